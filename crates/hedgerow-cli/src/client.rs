@@ -1,0 +1,304 @@
+//! The CLI's own client: talks to one Hedgerow server over HTTP/1.1, one connection a request. It follows no redirect,
+//! takes no proxy from the environment, and sends nothing twice.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::failure::{Failure, in_full};
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the answer may take, its body included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of an answer: far above the largest page that the server gives.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A server that commands talk to.
+#[derive(Debug, Clone)]
+pub struct ServerUrl {
+    /// As written, without a slash at the end.
+    text: String,
+    /// A name or an address, without the brackets of an IPv6 address.
+    host: String,
+    port: u16,
+    /// What goes into the `Host` header.
+    authority: String,
+    /// Empty, or with a slash at its beginning and none at its end.
+    path: String,
+}
+
+/// Asks a server.
+#[derive(Debug, Clone)]
+pub struct Client {
+    server: ServerUrl,
+    token: Option<String>,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its JSON; `Null` if it had none.
+    pub body: Value,
+}
+
+impl std::str::FromStr for ServerUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim_end_matches('/');
+        let uri: Uri = text
+            .parse()
+            .map_err(|error| format!("not a URL: {error}"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                let advice =
+                    "https is not supported by this version; use the server's own http address";
+                return Err(advice.to_owned());
+            }
+            _ => return Err("must begin with http://, as in http://127.0.0.1:8080".to_owned()),
+        }
+        let Some(authority) = uri
+            .authority()
+            .filter(|authority| !authority.host().is_empty())
+        else {
+            return Err("has no host; write it as in http://127.0.0.1:8080".to_owned());
+        };
+        if authority.as_str().contains('@') || uri.query().is_some() {
+            return Err("must have neither user nor query; give the token with --token".to_owned());
+        }
+        Ok(Self {
+            text: text.to_owned(),
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.as_str().to_owned(),
+            path: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+impl Reply {
+    fn success(status: StatusCode, body: Value) -> Result<Self, Failure> {
+        if status.is_success() {
+            Ok(Self { status, body })
+        } else {
+            Err(refusal(status, &body))
+        }
+    }
+}
+
+impl Client {
+    /// A client of one server. Without a token it can only ask what everybody may.
+    pub fn new(server: ServerUrl, token: Option<String>) -> Self {
+        Self { server, token }
+    }
+
+    /// Asks the admin API. `path` begins behind `/api/v1`.
+    pub async fn admin(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Reply, Failure> {
+        let mut request = self.admin_request(method, path)?;
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let (status, body) = self.send(request, body.into()).await?;
+        Reply::success(status, body)
+    }
+
+    /// Asks the admin API for something that may not be there.
+    pub async fn admin_if_found(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<Option<Value>, Failure> {
+        let (status, body) = self
+            .send(self.admin_request(method, path)?, Bytes::new())
+            .await?;
+        match status {
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Reply::success(status, body).map(|reply| Some(reply.body)),
+        }
+    }
+
+    /// Publishes the text of an array of events.
+    pub async fn publish(&self, topic: &str, key: &str, events: String) -> Result<Reply, Failure> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(format!("{}/{topic}/api/events", self.server.path))
+            .header(CONTENT_TYPE, "application/json")
+            .header("aeg-sas-key", key);
+        let (status, body) = self.send(request, events.into()).await?;
+        Reply::success(status, body)
+    }
+
+    fn admin_request(&self, method: Method, path: &str) -> Result<http::request::Builder, Failure> {
+        let Some(token) = &self.token else {
+            return Err(Failure::new("the admin token is missing").with_hint(
+                "give it with --token or --token-file, set HEDGEROW_TOKEN, or run the command where \
+                 ./data/admin-token is",
+            ));
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}/api/v1{path}", self.server.path))
+            .header(AUTHORIZATION, format!("Bearer {token}"));
+        Ok(request)
+    }
+
+    /// Sends a request and reads the whole answer, whatever it says.
+    async fn send(
+        &self,
+        request: http::request::Builder,
+        body: Bytes,
+    ) -> Result<(StatusCode, Value), Failure> {
+        let request = request
+            .header(HOST, &self.server.authority)
+            .body(Full::new(body))
+            .map_err(|error| Failure::because("cannot write the request", &error))?;
+        let stream = self.connect().await?;
+        let lost = |reason: String| {
+            let message = format!("no answer from {}: {reason}", self.server.text);
+            Failure::new(message).with_hint(
+                "the server may have done what it was asked; look before you do it again",
+            )
+        };
+        let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(stream, request)).await;
+        let (status, bytes) = answered
+            .map_err(|_| lost(format!("nothing came in {} s", ANSWER_TIMEOUT.as_secs())))?
+            .map_err(lost)?;
+        let body = match serde_json::from_slice(&bytes) {
+            Ok(body) => body,
+            // An error page of something in between is shown by its status alone.
+            Err(_) if bytes.is_empty() || !status.is_success() => Value::Null,
+            Err(error) => return Err(lost(format!("the answer is no JSON: {error}"))),
+        };
+        Ok((status, body))
+    }
+
+    async fn connect(&self) -> Result<TcpStream, Failure> {
+        let ServerUrl {
+            text, host, port, ..
+        } = &self.server;
+        let connecting = TcpStream::connect((host.as_str(), *port));
+        let reason = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => in_full(&error),
+            Err(_) => format!("no connection in {} s", CONNECT_TIMEOUT.as_secs()),
+        };
+        Err(Failure::new(format!("cannot connect to {text}: {reason}"))
+            .with_hint("is the server running there? --server or HEDGEROW_SERVER says where it is"))
+    }
+}
+
+async fn exchange(
+    stream: TcpStream,
+    request: Request<Full<Bytes>>,
+) -> Result<(StatusCode, Bytes), String> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| in_full(&error))?;
+    let connection = tokio::spawn(connection);
+    let exchanged = async {
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| in_full(&error))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+            .collect()
+            .await;
+        let body = body.map_err(|error| in_full(error.as_ref()))?;
+        Ok((status, body.to_bytes()))
+    }
+    .await;
+    connection.abort();
+    exchanged
+}
+
+/// What a refused request means to its user. Both APIs put their reasons under `error`; the admin API adds a hint, the
+/// publish route details.
+fn refusal(status: StatusCode, body: &Value) -> Failure {
+    let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
+    let Some(message) = text("/error/message") else {
+        return Failure::new(format!("the server answered {status}"));
+    };
+    let mut message = message.to_owned();
+    let details = body.pointer("/error/details").and_then(Value::as_array);
+    for detail in details.into_iter().flatten() {
+        let detail = detail.pointer("/message").and_then(Value::as_str);
+        if let Some(detail) = detail.filter(|detail| !message.contains(detail)) {
+            message.push_str("\n  ");
+            message.push_str(detail);
+        }
+    }
+    let failure = Failure::new(message);
+    match text("/error/hint").filter(|hint| !hint.is_empty()) {
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn servers_are_taken_apart() {
+        let rows = [
+            ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
+            ("http://localhost/", "localhost", 80, ""),
+            ("http://[::1]:9/grid/", "::1", 9, "/grid"),
+        ];
+        for (text, host, port, path) in rows {
+            let server: ServerUrl = text.parse().unwrap();
+            assert_eq!(
+                (server.host.as_str(), server.port, server.path.as_str()),
+                (host, port, path)
+            );
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused_with_a_reason() {
+        let rows = [
+            ("https://events.example.com", "https is not supported"),
+            ("127.0.0.1:8080", "http://"),
+            ("ftp://a", "http://"),
+            ("http://me@a", "neither user nor query"),
+            ("http://a?b", "neither user nor query"),
+        ];
+        for (text, reason) in rows {
+            let error = text.parse::<ServerUrl>().unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn refusals_keep_message_hint_and_details() {
+        let admin =
+            json!({"error": {"code": "NotFound", "message": "no topic", "hint": "make one"}});
+        let failure = refusal(StatusCode::NOT_FOUND, &admin).to_string();
+        assert_eq!(failure, "error: no topic\nhint: make one");
+        let publish = json!({"error": {"code": "BadRequest", "message": "invalid", "details": [
+            {"code": "InputJsonInvalid", "message": "event 0 has no id"}]}});
+        let failure = refusal(StatusCode::BAD_REQUEST, &publish).to_string();
+        assert_eq!(failure, "error: invalid\n  event 0 has no id");
+        let other = refusal(StatusCode::BAD_GATEWAY, &Value::Null).to_string();
+        assert_eq!(other, "error: the server answered 502 Bad Gateway");
+    }
+}

@@ -1,0 +1,106 @@
+//! `hedgerow serve`: the server, until a signal ends it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions, config};
+
+use crate::failure::{Failure, is_address_in_use};
+use crate::logging::{self, LogFormat};
+use crate::ready_file::{Ready, ReadyFile};
+use crate::signals::Stop;
+
+/// Runs the server until SIGTERM or SIGINT.
+#[derive(Debug, Args)]
+pub struct ServeCommand {
+    /// The configuration; without it every setting has its default.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Written, for its owner only, once events are taken: JSON with endpoint, adminToken and pid.
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// The form of log lines; otherwise as configured.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+}
+
+impl ServeCommand {
+    /// Runs the command.
+    pub fn run(self) -> Result<(), Failure> {
+        let config = load(self.config.as_deref())?;
+        logging::start(
+            self.log_format.unwrap_or_else(|| config.log_format.into()),
+            "info",
+        )?;
+        let stop = Stop::on_signals()?;
+        let ready_file = self
+            .ready_file
+            .as_deref()
+            .map(ReadyFile::prepare)
+            .transpose()?;
+        super::run_to_end(serve(config, ready_file, stop))
+    }
+}
+
+/// Reads file and environment.
+pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
+    config::load(path, std::env::vars_os()).map_err(|error| {
+        Failure::new(format!("the configuration cannot be used:\n{error}"))
+            .with_hint("`hedgerow config show` prints every setting")
+    })
+}
+
+async fn serve(config: Config, ready_file: Option<ReadyFile>, stop: Stop) -> Result<(), Failure> {
+    for line in config.to_toml().lines().filter(|line| !line.is_empty()) {
+        tracing::debug!(setting = line, "in force");
+    }
+    let server = Server::bind(config, ServerOptions::default())
+        .await
+        .map_err(|error| {
+            failed(
+                &error,
+                "set `listen` in the configuration to another address; port 0 takes any",
+            )
+        })?;
+    let handle = server.handle();
+    let ready = Ready {
+        endpoint: server.public_url().to_owned(),
+        topic_key: None,
+        admin_token: server.admin_token().to_owned(),
+        receiver: None,
+        pid: std::process::id(),
+    };
+    let announce = async {
+        let announced = announce(&handle, ready_file, &ready).await;
+        if announced.is_err() {
+            stop.ask();
+        }
+        announced
+    };
+    let (ran, announced) = tokio::join!(server.run(stop.asked()), announce);
+    ran.map_err(|error| failed(&error, ""))?;
+    announced
+}
+
+async fn announce(
+    handle: &ServerHandle,
+    ready_file: Option<ReadyFile>,
+    ready: &Ready,
+) -> Result<(), Failure> {
+    // A server that ended instead says itself why.
+    if handle.ready().await.is_err() {
+        return Ok(());
+    }
+    tracing::info!(endpoint = %ready.endpoint, "serving");
+    ready_file.map_or(Ok(()), |file| file.write(ready))
+}
+
+/// Why the server did not run, with advice for an address that is taken.
+pub fn failed(error: &ServerError, advice_when_in_use: &str) -> Failure {
+    let failure = Failure::because("the server cannot run", error);
+    if is_address_in_use(error) {
+        failure.with_hint(advice_when_in_use)
+    } else {
+        failure
+    }
+}

@@ -1,0 +1,120 @@
+//! `hedgerow topic`: where events are published to.
+
+use clap::{Args, Subcommand, ValueEnum};
+use hedgerow_core::name::TopicName;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::ServerOptions;
+use crate::failure::Failure;
+use crate::output::{self, Column};
+
+/// Topics: where events are published to.
+#[derive(Debug, Args)]
+pub struct TopicCommand {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Makes a topic; one that exists stays as it is.
+    Create(Named),
+    /// Shows a topic.
+    Show(Named),
+    /// Lists all topics.
+    List,
+    /// Deletes a topic with its subscriptions and everything owed to them.
+    Delete(Named),
+    /// Shows the two keys that publishers use, or makes one of them anew.
+    Keys {
+        #[command(flatten)]
+        named: Named,
+        /// Makes this key anew; the old one is refused from then on.
+        #[arg(long, value_name = "KEY")]
+        regenerate: Option<Key>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// The topic's name.
+    #[arg(value_name = "NAME")]
+    name: TopicName,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Key {
+    Key1,
+    Key2,
+}
+
+const LIST: [Column; 4] = [
+    ("NAME", "/name"),
+    ("INPUT SCHEMA", "/inputSchema"),
+    ("ENDPOINT", "/endpoint"),
+    ("CREATED", "/createdTime"),
+];
+
+const ONE: [Column; 5] = [
+    ("name", "/name"),
+    ("id", "/id"),
+    ("input schema", "/inputSchema"),
+    ("endpoint", "/endpoint"),
+    ("created", "/createdTime"),
+];
+
+const KEYS: [Column; 2] = [("key1", "/key1"), ("key2", "/key2")];
+
+impl TopicCommand {
+    /// Runs the command.
+    pub async fn run(self) -> Result<(), Failure> {
+        let client = self.server.client()?;
+        let format = self.server.output;
+        match self.action {
+            Action::Create(Named { name }) => {
+                let path = format!("/topics/{name}");
+                let reply = client.admin(Method::PUT, &path, Some(&json!({}))).await?;
+                let endpoint = reply.body["endpoint"].as_str().unwrap_or_default();
+                let sentence = if reply.status == StatusCode::CREATED {
+                    format!("topic {name} created; publish to {endpoint}")
+                } else {
+                    format!("topic {name} exists; publish to {endpoint}")
+                };
+                output::done(&sentence, &reply.body, format);
+            }
+            Action::Show(Named { name }) => {
+                let reply = client
+                    .admin(Method::GET, &format!("/topics/{name}"), None)
+                    .await?;
+                output::one(&reply.body, &ONE, format);
+            }
+            Action::List => {
+                let reply = client.admin(Method::GET, "/topics", None).await?;
+                output::list(super::value(&reply.body)?, &LIST, format);
+            }
+            Action::Delete(Named { name }) => {
+                client
+                    .admin(Method::DELETE, &format!("/topics/{name}"), None)
+                    .await?;
+                output::done(&format!("topic {name} deleted"), &Value::Null, format);
+            }
+            Action::Keys {
+                named: Named { name },
+                regenerate,
+            } => {
+                let (action, body) = match regenerate {
+                    None => ("listKeys", json!({})),
+                    Some(Key::Key1) => ("regenerateKey", json!({ "keyName": "key1" })),
+                    Some(Key::Key2) => ("regenerateKey", json!({ "keyName": "key2" })),
+                };
+                let path = format!("/topics/{name}/{action}");
+                let reply = client.admin(Method::POST, &path, Some(&body)).await?;
+                output::one(&reply.body, &KEYS, format);
+            }
+        }
+        Ok(())
+    }
+}

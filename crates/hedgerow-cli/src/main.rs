@@ -1,0 +1,75 @@
+//! `hedgerow`, the one binary: the server, the demo, and a command for each route of the admin API.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `commands` | one file for each noun |
+//! | `client` | asks a server over HTTP |
+//! | `output` | tables, or JSON |
+//! | `failure` | what a command prints when it could not do its part |
+//! | `signals` | the first one asks for an orderly end, the second ends at once |
+//! | `ready_file` | tells whoever started the server where it listens |
+//! | `logging` | log lines to standard error |
+//!
+//! Exit status: 0 done, 1 failed, 2 not understood, 130 and 143 ended at once by a second SIGINT or SIGTERM.
+
+mod client;
+mod commands;
+mod failure;
+mod logging;
+mod output;
+mod ready_file;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::config::ConfigCommand;
+use crate::commands::dev::DevCommand;
+use crate::commands::event_subscription::EventSubscriptionCommand;
+use crate::commands::publish::PublishCommand;
+use crate::commands::serve::ServeCommand;
+use crate::commands::terminal_record::TerminalRecordCommand;
+use crate::commands::topic::TopicCommand;
+use crate::failure::Failure;
+
+/// An event grid that you run yourself: publish an event once, and every subscription it matches gets it at least once.
+#[derive(Debug, Parser)]
+#[command(name = "hedgerow", version, infer_long_args = false)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Dev(DevCommand),
+    Serve(ServeCommand),
+    Topic(TopicCommand),
+    EventSubscription(EventSubscriptionCommand),
+    Publish(PublishCommand),
+    TerminalRecord(TerminalRecordCommand),
+    Config(ConfigCommand),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::error_line(&failure.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Dev(dev) => dev.run(),
+        Command::Serve(serve) => serve.run(),
+        Command::Topic(topic) => commands::run_client(topic.run()),
+        Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
+        Command::Publish(publish) => commands::run_client(publish.run()),
+        Command::TerminalRecord(record) => commands::run_client(record.run()),
+        Command::Config(config) => config.run(),
+    }
+}

@@ -1,0 +1,335 @@
+//! The client commands against a real server.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Place, Server, complained, endpoint_with, hedgerow, printed, run, until};
+
+fn json(server: &Server, arguments: &[&str]) -> Value {
+    let output = server.run(&[arguments, &["--output", "json"]].concat());
+    serde_json::from_str(&printed(&output)).unwrap()
+}
+
+#[test]
+fn topics_are_created_shown_listed_and_deleted() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let endpoint = format!("{}/orders/api/events", server.endpoint());
+    let created = printed(&server.run(&["topic", "create", "orders"]));
+    assert_eq!(
+        created,
+        format!("topic orders created; publish to {endpoint}\n")
+    );
+    let again = printed(&server.run(&["topic", "create", "orders"]));
+    assert_eq!(
+        again,
+        format!("topic orders exists; publish to {endpoint}\n")
+    );
+
+    let list = printed(&server.run(&["topic", "list"]));
+    let lines: Vec<&str> = list.lines().collect();
+    assert!(
+        lines[0].starts_with("NAME") && lines[0].contains("ENDPOINT"),
+        "{list}"
+    );
+    assert!(
+        lines[1].starts_with("orders") && lines[1].contains(&endpoint),
+        "{list}"
+    );
+    assert_eq!(
+        lines[0].find("ENDPOINT"),
+        lines[1].find(&endpoint),
+        "{list}"
+    );
+    let shown = printed(&server.run(&["topic", "show", "orders"]));
+    assert!(shown.contains(&endpoint), "{shown}");
+    assert_eq!(json(&server, &["topic", "list"])[0]["name"], "orders");
+
+    let keys = json(&server, &["topic", "keys", "orders"]);
+    let new = json(
+        &server,
+        &["topic", "keys", "orders", "--regenerate", "key1"],
+    );
+    assert_ne!(keys["key1"], new["key1"]);
+    assert_eq!(keys["key2"], new["key2"]);
+
+    printed(&server.run(&["topic", "delete", "orders"]));
+    let error = complained(&server.run(&["topic", "show", "orders"]), 1);
+    assert!(
+        error.starts_with("error: ") && error.contains("orders"),
+        "{error}"
+    );
+    complained(&server.run(&["topic", "create", "o!"]), 2);
+}
+
+#[test]
+fn subscriptions_take_the_names_that_vendors_users_know() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let create = [
+        &["event-subscription", "create", "--endpoint", &endpoint][..],
+        &which,
+        &["--included-event-types", "Order.Placed", "Order.Paid"],
+        &[
+            "--subject-begins-with",
+            "orders/",
+            "--subject-ends-with",
+            "1",
+        ],
+        &[
+            "--subject-case-sensitive",
+            "true",
+            "--max-delivery-attempts",
+            "5",
+            "--event-ttl",
+            "90",
+        ],
+    ]
+    .concat();
+    let created = printed(&server.run(&create));
+    assert!(
+        created.starts_with("event subscription billing created"),
+        "{created}"
+    );
+
+    let shown = json(
+        &server,
+        &[&["event-subscription", "show"][..], &which].concat(),
+    );
+    let expected = [
+        (
+            "/filter/includedEventTypes",
+            json!(["Order.Placed", "Order.Paid"]),
+        ),
+        ("/filter/subjectBeginsWith", json!("orders/")),
+        ("/filter/subjectEndsWith", json!("1")),
+        ("/filter/isSubjectCaseSensitive", json!(true)),
+        ("/retryPolicy/maxDeliveryAttempts", json!(5)),
+        ("/retryPolicy/eventTimeToLiveInMinutes", json!(90)),
+        ("/provisioningState", json!("Succeeded")),
+    ];
+    for (member, value) in expected {
+        assert_eq!(shown.pointer(member), Some(&value), "{shown:#}");
+    }
+
+    // The full resource id of the topic, and the older spelling of the option.
+    let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.EventGrid/topics/orders";
+    let update = [
+        "event-subscription",
+        "update",
+        "--name",
+        "billing",
+        "--resource-id",
+        id,
+        "--endpoint",
+        &endpoint,
+        "--event-ttl",
+        "60",
+    ];
+    let updated = printed(&server.run(&update));
+    assert!(
+        updated.starts_with("event subscription billing updated"),
+        "{updated}"
+    );
+    let list = json(
+        &server,
+        &[
+            "event-subscription",
+            "list",
+            "--source-resource-id",
+            "orders",
+        ],
+    );
+    assert_eq!(list[0]["id"], shown["id"]);
+    assert_eq!(list[0]["filter"], shown["filter"]);
+    assert_eq!(list[0]["retryPolicy"]["maxDeliveryAttempts"], 5);
+    assert_eq!(list[0]["retryPolicy"]["eventTimeToLiveInMinutes"], 60);
+
+    printed(&server.run(&[&["event-subscription", "delete"][..], &which].concat()));
+    complained(
+        &server.run(&[&["event-subscription", "show"][..], &which].concat()),
+        1,
+    );
+}
+
+/// ED-322.
+#[test]
+fn values_out_of_bounds_are_refused_by_option_and_nothing_is_created() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let rows = [
+        ("--max-delivery-attempts", "0", "1 to 30"),
+        ("--max-delivery-attempts", "31", "1 to 30"),
+        ("--max-delivery-attempts", "-1", "1 to 30"),
+        ("--max-delivery-attempts", "1.5", "1 to 30"),
+        ("--event-ttl", "0", "1 to 1440"),
+        ("--event-ttl", "1441", "1 to 1440"),
+        ("--event-ttl", "a", "1 to 1440"),
+    ];
+    for (option, value, bounds) in rows {
+        let arguments = [
+            "event-subscription",
+            "create",
+            "--name",
+            "billing",
+            "--source-resource-id",
+            "orders",
+            "--endpoint",
+            "http://127.0.0.1:9/",
+            option,
+            value,
+        ];
+        let error = complained(&server.run(&arguments), 2);
+        for part in [option, &format!("'{value}'"), bounds] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    let list = [
+        "event-subscription",
+        "list",
+        "--source-resource-id",
+        "orders",
+    ];
+    assert_eq!(json(&server, &list), json!([]));
+}
+
+#[test]
+fn what_is_not_delivered_is_listed() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let create = [
+        "event-subscription",
+        "create",
+        "--name",
+        "billing",
+        "--source-resource-id",
+        "orders",
+        "--endpoint",
+        &endpoint_with(400),
+    ];
+    printed(&server.run(&create));
+    let keys = json(&server, &["topic", "keys", "orders"]);
+    let key = keys["key2"].as_str().unwrap();
+    let published = server.run(&[
+        "publish",
+        "--topic",
+        "orders",
+        "--key",
+        key,
+        "--id",
+        "7",
+        "--type",
+        "Order.Placed",
+        "--subject",
+        "orders/7",
+        "--data",
+        "{\"total\": 1.50}",
+    ]);
+    assert_eq!(printed(&published), "event 7 is accepted\n");
+    let list = [
+        "terminal-record",
+        "list",
+        "--topic",
+        "orders",
+        "--event-subscription",
+        "billing",
+    ];
+    let record = until("the terminal record", || {
+        json(&server, &list).get(0).cloned()
+    });
+    assert_eq!(record["eventId"], "7", "{record}");
+    assert_eq!(
+        record["reason"], "UndeliverableDueToHttpBadRequest",
+        "{record}"
+    );
+    assert_eq!(record["deliveryAttempts"], 1, "{record}");
+    let table = printed(&server.run(&list));
+    assert!(
+        table
+            .lines()
+            .nth(1)
+            .unwrap()
+            .contains("UndeliverableDueToHttpBadRequest"),
+        "{table}"
+    );
+
+    let refused = server.run(&["publish", "--topic", "orders", "--key", "wrong"]);
+    assert!(complained(&refused, 1).starts_with("error: "));
+    complained(
+        &server.run(&["publish", "--topic", "orders", "--key", key, "--data", "{"]),
+        2,
+    );
+}
+
+#[test]
+fn the_server_and_its_token_come_from_many_places() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let from_environment = hedgerow(&["topic", "list"])
+        .env("HEDGEROW_SERVER", server.endpoint())
+        .env("HEDGEROW_TOKEN", server.token())
+        .output();
+    printed(&from_environment.unwrap());
+    let token_file = place.text("data/admin-token");
+    let from_file = hedgerow(&["topic", "list", "--token-file", &token_file])
+        .env("HEDGEROW_TOKEN", "wrong")
+        .args(["--server", server.endpoint()])
+        .output();
+    printed(&from_file.unwrap());
+    let from_here = hedgerow(&["topic", "list", "--server", server.endpoint()])
+        .current_dir(place.path(""))
+        .output();
+    printed(&from_here.unwrap());
+
+    let none = hedgerow(&["topic", "list", "--server", server.endpoint()])
+        .current_dir(place.path("data"))
+        .output();
+    let error = complained(&none.unwrap(), 1);
+    assert!(
+        error.contains("token") && error.contains("hint: "),
+        "{error}"
+    );
+    let wrong = run(&[
+        "topic",
+        "list",
+        "--server",
+        server.endpoint(),
+        "--token",
+        "wrong",
+    ]);
+    complained(&wrong, 1);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_asked() {
+    let https = run(&["topic", "list", "--server", "https://events.example.com"]);
+    assert!(complained(&https, 2).contains("https is not supported"));
+    complained(&run(&["topic"]), 2);
+    complained(&run(&["nonsense"]), 2);
+    let version = printed(&run(&["--version"]));
+    assert_eq!(version, format!("hedgerow {}\n", env!("CARGO_PKG_VERSION")));
+    for command in [
+        "dev",
+        "serve",
+        "topic",
+        "event-subscription",
+        "publish",
+        "terminal-record",
+        "config",
+    ] {
+        let help = printed(&run(&["help"]));
+        assert!(help.contains(command), "{help}");
+    }
+    // Nobody listens there any more.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let server = format!("http://{address}");
+    let refused = run(&["topic", "list", "--server", &server, "--token", "t"]);
+    assert!(complained(&refused, 1).contains(&format!("cannot connect to {server}")));
+}

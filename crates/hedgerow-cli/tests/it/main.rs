@@ -1,0 +1,8 @@
+//! The built binary from outside: processes, signals, files, and what they print.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod commands;
+mod dev;
+mod kit;
+mod serve;

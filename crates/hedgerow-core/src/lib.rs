@@ -1,0 +1,30 @@
+//! The rules of Hedgerow: what an event is, which subscription it matches, when an attempt is due, what an answer
+//! means. Everything here is a value, a function or a small state machine that receives *now* and *chance* as
+//! arguments.
+//!
+//! This crate does no input or output, reads no clock, draws no chance, spawns nothing and logs nothing. Reasons come
+//! back as data.
+//!
+//! | module | decides |
+//! | --- | --- |
+//! | [`time`] | the two kinds of time, and how server time is slewed |
+//! | [`name`] | which names are valid |
+//! | [`position`] | how events and places in the log are numbered |
+//! | [`event`] | the one inner shape of an event |
+//! | [`spec`] | what users declare: topics and subscriptions |
+//! | [`filter`] | which events a subscription wants |
+//! | [`outcome`] | what an answer or a failure means |
+//! | [`retry`] | when the next attempt is, or that there is none |
+//! | [`credit`] | how many attempts may run against one endpoint |
+//! | [`limits`] | every fixed bound |
+
+pub mod credit;
+pub mod event;
+pub mod filter;
+pub mod limits;
+pub mod name;
+pub mod outcome;
+pub mod position;
+pub mod retry;
+pub mod spec;
+pub mod time;

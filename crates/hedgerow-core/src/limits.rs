@@ -1,0 +1,99 @@
+//! Every fixed bound, with its unit and its reason. Bounds that a user can set are settings elsewhere; what stands here
+//! is either their widest value or no setting at all.
+//!
+//! Sizes are bytes, times are [`Duration`]s, everything else is a count.
+
+use std::time::Duration;
+
+// --- publishing ---
+
+/// Bytes of one publish request's body. Source: ED-058; the vendor's own 413 message names this number.
+pub const PUBLISH_BODY_BYTES_MAX: usize = 1_536_000;
+
+/// Bytes of one event's own JSON text. Source: ED-058.
+pub const EVENT_BYTES_MAX: usize = 1_049_600;
+
+/// Events in one publish request. Source: ED-057.
+pub const EVENTS_PER_REQUEST_MAX: usize = 5_000;
+
+/// Invalid events that the answer to a refused publish request lists. Source: ED-041.
+pub const INVALID_EVENTS_LISTED_MAX: usize = 20;
+
+/// Bytes of a member's name that an error message repeats: enough to recognise it, too little to reflect a body.
+pub const NAME_IN_MESSAGE_BYTES_MAX: usize = 64;
+
+// --- what users declare ---
+
+/// Characters of a topic's name. Source: the vendor's naming rules.
+pub const TOPIC_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=50;
+
+/// Characters of a subscription's name. Source: ED-268.
+pub const SUBSCRIPTION_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=64;
+
+/// Bytes of a specification as JSON: far above what a real one needs, and below what parsing could be abused with.
+pub const SPEC_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of an endpoint's URL, so that the request line stays under the 8 KiB that common servers accept.
+pub const ENDPOINT_URL_BYTES_MAX: usize = 4_096;
+
+/// Entries of `includedEventTypes`: each published event is compared with them.
+pub const INCLUDED_EVENT_TYPES_MAX: usize = 1_000;
+
+/// Bytes of one text in a filter. Source: ED-117 allows 512 UTF-16 units for advanced filters, which are at most three
+/// bytes each; the same bound keeps the simple ones small.
+pub const FILTER_TEXT_BYTES_MAX: usize = 1_536;
+
+/// `retryPolicy.maxDeliveryAttempts`. Source: ED-200.
+pub const DELIVERY_ATTEMPTS: std::ops::RangeInclusive<u16> = 1..=30;
+
+/// `retryPolicy.eventTimeToLiveInMinutes`. Source: ED-201.
+pub const TIME_TO_LIVE_MINUTES: std::ops::RangeInclusive<u32> = 1..=1_440;
+
+/// Attempts that fit into the longest time to live with the default slots; more has no effect. Source: ED-197.
+pub const USEFUL_DELIVERY_ATTEMPTS_MAX: u16 = 11;
+
+/// `responseTimeoutSeconds`. Source: ED-176.
+pub const RESPONSE_TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=300;
+
+/// Codes that `retry.finalStatuses` and `retry.retriableStatuses` may name. Source: ED-184; success codes cannot be
+/// redefined.
+pub const OVERRIDABLE_STATUSES: std::ops::RangeInclusive<u16> = 205..=599;
+
+/// Entries of one of these two lists: one for each code there is.
+pub const STATUS_OVERRIDES_MAX: usize = 395;
+
+// --- delivering ---
+
+/// Successes of one subscription that may be known but not durable yet. It bounds what is sent again after a crash; no
+/// new attempt starts while it is reached (design D5).
+pub const UNSETTLED_SUCCESSES_MAX: usize = 1_000;
+
+/// Exchanges of one subscription that are kept open after their timeout, for a late success. Source: ED-180.
+pub const LATE_EXCHANGES_PER_SUBSCRIPTION_MAX: usize = 1_000;
+
+/// The same for the whole process, besides a quarter of its descriptors. Source: ED-180.
+pub const LATE_EXCHANGES_MAX: usize = 10_000;
+
+/// Bytes of a response's body that are read after its head. Source: ED-127.
+pub const RESPONSE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a response's body is read after its head. Source: ED-127.
+pub const RESPONSE_BODY_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes of a response's body that are kept as an excerpt. Source: ED-127.
+pub const RESPONSE_EXCERPT_BYTES_MAX: usize = 1_024;
+
+/// Bytes of a request header's value that comes from an event. Source: ED-144 for custom headers; the same bound keeps
+/// an odd `dataVersion` from making every delivery unacceptable.
+pub const HEADER_VALUE_BYTES_MAX: usize = 4_096;
+
+/// Retry slots of a schedule: a list that a person writes.
+pub const RETRY_SLOTS_MAX: usize = 100;
+
+// --- declarations ---
+
+/// Topics of a grid. Source: ED-062, whose 100 custom topics and 100 domains are quotas of a shared cloud; ours bounds
+/// memory.
+pub const TOPICS_MAX: usize = 10_000;
+/// Subscriptions of one topic. Source: ED-062 says 500; each published event is offered to all of them.
+pub const SUBSCRIPTIONS_PER_TOPIC_MAX: usize = 10_000;

@@ -1,0 +1,120 @@
+//! Names, parsed once and valid ever after.
+//!
+//! A name keeps the spelling it was created with and compares without regard to ASCII case, like the vendor's resource
+//! ids: topic names are parts of host names, and delivery headers carry subscription names in upper case.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// A text is no valid name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} must have {} to {} characters from letters, digits and \"-\"", len.start(), len.end())]
+pub struct NameError {
+    what: &'static str,
+    len: RangeInclusive<usize>,
+}
+
+/// The name of a topic: 3 to 50 ASCII letters, digits and hyphens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TopicName(Box<str>);
+
+/// The name of a subscription, unique in its topic: 3 to 64 ASCII letters, digits and hyphens (ED-268).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SubscriptionName(Box<str>);
+
+macro_rules! name {
+    ($type:ident, $what:literal, $len:expr) => {
+        impl $type {
+            /// The spelling it was created with.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                check(text, $what, $len)?;
+                Ok(Self(text.into()))
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+
+            fn try_from(text: String) -> Result<Self, NameError> {
+                check(&text, $what, $len)?;
+                Ok(Self(text.into()))
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> Self {
+                name.0.into()
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                self.0.eq_ignore_ascii_case(&other.0)
+            }
+        }
+
+        impl Eq for $type {}
+
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $type {
+            fn cmp(&self, other: &Self) -> Ordering {
+                lower(&self.0).cmp(lower(&other.0))
+            }
+        }
+
+        impl Hash for $type {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                lower(&self.0).for_each(|byte| state.write_u8(byte));
+                state.write_u8(0xff);
+            }
+        }
+    };
+}
+
+name!(TopicName, "a topic name", limits::TOPIC_NAME_LEN);
+name!(
+    SubscriptionName,
+    "a subscription name",
+    limits::SUBSCRIPTION_NAME_LEN
+);
+
+fn check(text: &str, what: &'static str, len: RangeInclusive<usize>) -> Result<(), NameError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if len.contains(&text.len()) && text.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(NameError { what, len })
+}
+
+fn lower(text: &str) -> impl Iterator<Item = u8> {
+    text.bytes().map(|byte| byte.to_ascii_lowercase())
+}

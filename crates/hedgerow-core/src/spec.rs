@@ -1,0 +1,76 @@
+//! What users declare: topics and subscriptions, checked once and whole ever after.
+//!
+//! A specification is made from JSON by its `check` function and from nothing else; it says what was wrong with the
+//! path of the offending member. Unknown members are refused, a member that is `null` counts as absent, and numbers are
+//! never read out of texts or cut to integers. `to_json` gives the same specification with every default written out,
+//! which is what the catalog stores; `Serialize` and `Deserialize` are these two functions.
+//!
+//! What a declaration means is decided elsewhere: [`crate::filter`], [`crate::retry`], [`crate::outcome`]. Whether an
+//! endpoint's address may be connected to is not judged here.
+
+mod endpoint_url;
+mod fields;
+mod filter;
+mod subscription;
+mod topic;
+
+use serde_json::Value;
+
+pub use endpoint_url::EndpointUrl;
+pub use filter::FilterSpec;
+pub use subscription::{DeliverySchema, Destination, SubscriptionSpec};
+pub use topic::{InputSchema, TopicSpec};
+
+use crate::limits;
+
+/// A declaration that cannot be accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}{message}", field, if field.is_empty() { "" } else { ": " })]
+pub struct SpecError {
+    /// The path of the offending member, such as `retryPolicy.maxDeliveryAttempts` or `retry.finalStatuses[1]`. Empty
+    /// when the declaration as a whole is meant.
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl SpecError {
+    pub(crate) fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Something accepted that will surprise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The path of the member.
+    pub field: String,
+    /// What to expect.
+    pub message: String,
+}
+
+/// A specification, and what its author should know.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked<T> {
+    /// The specification.
+    pub spec: T,
+    /// For the answer to its creation.
+    pub warnings: Vec<Warning>,
+}
+
+/// Reads the JSON of a declaration.
+///
+/// # Errors
+///
+/// If it is too long or no JSON.
+pub fn parse(body: &[u8]) -> Result<Value, SpecError> {
+    if body.len() > limits::SPEC_BYTES_MAX {
+        let message = format!("must not be longer than {} bytes", limits::SPEC_BYTES_MAX);
+        return Err(SpecError::new("", message));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| SpecError::new("", format!("must be JSON: {error}")))
+}

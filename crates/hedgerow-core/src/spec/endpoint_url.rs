@@ -1,0 +1,148 @@
+//! The URL of an endpoint: where it may not differ from what was declared, and what of it may be shown.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::limits;
+
+/// The URL that a subscription delivers to.
+///
+/// Absolute, `http` or `https`, with a host, without user name and fragment. Scheme, host and path are in their
+/// canonical spelling; the query is sent byte for byte as declared (ED-121). The query is a secret: `Debug` leaves it
+/// out, and there is no `Display`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EndpointUrl {
+    text: Box<str>,
+    /// Where the query begins, its `?` included; the length of `text` if there is none.
+    base_len: usize,
+}
+
+impl EndpointUrl {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    ///
+    /// What it must be.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if text.len() > limits::ENDPOINT_URL_BYTES_MAX {
+            return Err("must not be longer than 4096 bytes");
+        }
+        if text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
+            return Err("must not contain white space, control characters or backslashes");
+        }
+        // The URL standard would read a host out of `http:///path` and `http:path`, which no author means.
+        let (_, rest) = text.split_once(':').ok_or("must be an absolute URL")?;
+        let after_scheme = rest.strip_prefix("//").unwrap_or_default();
+        if after_scheme.is_empty() || after_scheme.starts_with(['/', '?', '#']) {
+            return Err("must be an absolute URL with a host");
+        }
+        let mut url = Url::parse(text).map_err(|_| "must be an absolute URL")?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+            return Err("must be an http or https URL with a host");
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("must not contain a user name or password");
+        }
+        if url.fragment().is_some() {
+            return Err("must not contain a fragment");
+        }
+        let query = text.split_once('?').map(|(_, query)| query);
+        if query.is_some_and(|query| !query.bytes().all(is_query_byte)) {
+            return Err("must have a query of percent-encoded text");
+        }
+        url.set_query(None);
+        let base = url.as_str();
+        let base_len = base.len();
+        let text = match query {
+            None => base.into(),
+            Some(query) => format!("{base}?{query}").into(),
+        };
+        Ok(Self { text, base_len })
+    }
+
+    /// The whole URL, to send requests to. Never to be shown or logged.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The URL without its query: `endpointBaseUrl`, which may be shown (ED-121).
+    #[must_use]
+    pub fn base(&self) -> &str {
+        &self.text[..self.base_len]
+    }
+
+    /// Whether it is `https`.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.text.starts_with("https:")
+    }
+}
+
+impl fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let query = if self.base_len < self.text.len() {
+            "?..."
+        } else {
+            ""
+        };
+        write!(f, "{}{query}", self.base())
+    }
+}
+
+/// What HTTP takes in a query as it stands.
+const fn is_query_byte(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_query_stays_as_it_is_and_is_not_shown() {
+        let url = EndpointUrl::parse("HTTP://Example.COM:80/a/../b?code=a'b%2f|{}==&x=").unwrap();
+        assert_eq!(url.as_str(), "http://example.com/b?code=a'b%2f|{}==&x=");
+        assert_eq!(url.base(), "http://example.com/b");
+        assert_eq!(format!("{url:?}"), "http://example.com/b?...");
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused() {
+        for text in [
+            "",
+            "hook",
+            "/hook",
+            "//host/hook",
+            "ftp://host/",
+            "file:///etc/passwd",
+            "http://",
+            "http:///hook",
+            "http:/hook",
+            "http:hook",
+            "http:a://b",
+            "http://user@host/",
+            "http://user:secret@host/",
+            "http://:secret@host/",
+            "http://host/#part",
+            "http://host/?a#part",
+            "http://host/a b",
+            "http://ho\tst/",
+            " http://host/",
+            "http://host\\@other/",
+            "http://host/?\u{e4}",
+            "http://host/?\"",
+            "http://host:99999/",
+        ] {
+            assert!(EndpointUrl::parse(text).is_err(), "{text:?} is accepted");
+        }
+    }
+
+    #[test]
+    fn addresses_and_ports_are_kept() {
+        for text in ["http://127.0.0.1:9000/hook", "https://[::1]:8443/?a=1"] {
+            assert_eq!(EndpointUrl::parse(text).unwrap().as_str(), text);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A subscription, as declared: destination, filter, retry policy, overrides, timeout.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::fields::{Fields, integer};
+use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning};
+use crate::limits;
+use crate::outcome::{DestinationKind, Overrides};
+use crate::retry::{RetryPolicy, minutes};
+
+/// What a subscription wants and how it gets it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub struct SubscriptionSpec {
+    /// Where events go.
+    pub destination: Destination,
+    /// Which events.
+    pub filter: FilterSpec,
+    /// How long it is tried.
+    pub retry_policy: RetryPolicy,
+    /// `retry.finalStatuses` and `retry.retriableStatuses`.
+    pub overrides: Overrides,
+    /// From the start of an attempt to the complete response head (ED-176).
+    pub response_timeout: Duration,
+    /// The form of what is sent; it never changes (ED-130).
+    pub event_delivery_schema: DeliverySchema,
+}
+
+/// Where events go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// An HTTP endpoint of a customer.
+    WebHook {
+        /// Its URL.
+        endpoint_url: EndpointUrl,
+    },
+}
+
+impl Destination {
+    /// The column of the rule table that judges its answers.
+    #[must_use]
+    pub const fn kind(&self) -> DestinationKind {
+        match self {
+            Self::WebHook { .. } => DestinationKind::Webhook,
+        }
+    }
+}
+
+/// The form of what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeliverySchema {
+    /// A JSON array of the vendor's own events.
+    #[default]
+    EventGridSchema,
+}
+
+impl DeliverySchema {
+    /// The name in declarations.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EventGridSchema => "EventGridSchema",
+        }
+    }
+}
+
+const RESPONSE_TIMEOUT_SECONDS: u32 = 30;
+
+impl SubscriptionSpec {
+    /// A subscription with nothing but a destination.
+    #[must_use]
+    pub fn webhook(endpoint_url: EndpointUrl) -> Self {
+        Self {
+            destination: Destination::WebHook { endpoint_url },
+            filter: FilterSpec::default(),
+            retry_policy: RetryPolicy::default(),
+            overrides: Overrides::default(),
+            response_timeout: Duration::from_secs(RESPONSE_TIMEOUT_SECONDS.into()),
+            event_delivery_schema: DeliverySchema::default(),
+        }
+    }
+
+    /// Checks a declaration.
+    ///
+    /// # Errors
+    ///
+    /// The first offending member.
+    pub fn check(value: &Value) -> Result<Checked<Self>, SpecError> {
+        let mut warnings = Vec::new();
+        let mut fields = Fields::open(value, "")?;
+        let Some(destination) = fields.object("destination")? else {
+            return Err(fields.error("destination", "is required"));
+        };
+        let spec = Self {
+            destination: check_destination(destination)?,
+            filter: match fields.value("filter") {
+                None => FilterSpec::default(),
+                Some(filter) => FilterSpec::check(filter, "filter")?,
+            },
+            retry_policy: check_retry_policy(fields.object("retryPolicy")?, &mut warnings)?,
+            overrides: check_overrides(fields.object("retry")?)?,
+            response_timeout: check_response_timeout(&mut fields)?,
+            event_delivery_schema: check_delivery_schema(&mut fields)?,
+        };
+        fields.refuse(&[
+            "deadLetterDestination",
+            "deliveryWithResourceIdentity",
+            "deadLetterWithResourceIdentity",
+            "expirationTimeUtc",
+            "labels",
+        ])?;
+        fields.finish()?;
+        Ok(Checked { spec, warnings })
+    }
+
+    /// The subscription with every default written out, secrets included: for the catalog.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Destination::WebHook { endpoint_url } = &self.destination;
+        self.json_with(&json!({ "endpointUrl": endpoint_url.as_str() }))
+    }
+
+    /// The same for everybody's eyes: `endpointBaseUrl` in place of `endpointUrl` (ED-121).
+    #[must_use]
+    pub fn to_public_json(&self) -> Value {
+        let Destination::WebHook { endpoint_url } = &self.destination;
+        self.json_with(&json!({ "endpointBaseUrl": endpoint_url.base() }))
+    }
+
+    fn json_with(&self, properties: &Value) -> Value {
+        json!({
+            "destination": { "endpointType": "WebHook", "properties": properties },
+            "filter": self.filter.to_json(),
+            "retryPolicy": {
+                "maxDeliveryAttempts": self.retry_policy.max_delivery_attempts,
+                "eventTimeToLiveInMinutes": self.retry_policy.event_time_to_live.as_secs() / 60,
+            },
+            "retry": {
+                "finalStatuses": self.overrides.final_statuses,
+                "retriableStatuses": self.overrides.retriable_statuses,
+            },
+            "responseTimeoutSeconds": self.response_timeout.as_secs(),
+            "eventDeliverySchema": self.event_delivery_schema.as_str(),
+        })
+    }
+}
+
+impl TryFrom<Value> for SubscriptionSpec {
+    type Error = SpecError;
+
+    fn try_from(value: Value) -> Result<Self, SpecError> {
+        Self::check(&value).map(|checked| checked.spec)
+    }
+}
+
+impl From<SubscriptionSpec> for Value {
+    fn from(spec: SubscriptionSpec) -> Self {
+        spec.to_json()
+    }
+}
+
+fn check_destination(mut fields: Fields<'_>) -> Result<Destination, SpecError> {
+    match fields.text("endpointType")? {
+        Some("WebHook") => {}
+        Some(_) => {
+            let message = "must be \"WebHook\", the only one this version supports";
+            return Err(fields.error("endpointType", message));
+        }
+        None => return Err(fields.error("endpointType", "is required")),
+    }
+    let Some(mut properties) = fields.object("properties")? else {
+        return Err(fields.error("properties", "is required"));
+    };
+    fields.finish()?;
+    let Some(text) = properties.text("endpointUrl")? else {
+        return Err(properties.error("endpointUrl", "is required"));
+    };
+    let endpoint_url =
+        EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
+    properties.refuse(&[
+        "maxEventsPerBatch",
+        "preferredBatchSizeInKilobytes",
+        "deliveryAttributeMappings",
+        "azureActiveDirectoryTenantId",
+        "azureActiveDirectoryApplicationIdOrUri",
+        "minimumTlsVersionAllowed",
+    ])?;
+    properties.finish()?;
+    Ok(Destination::WebHook { endpoint_url })
+}
+
+fn check_retry_policy(
+    fields: Option<Fields<'_>>,
+    warnings: &mut Vec<Warning>,
+) -> Result<RetryPolicy, SpecError> {
+    let mut policy = RetryPolicy::default();
+    let Some(mut fields) = fields else {
+        return Ok(policy);
+    };
+    if let Some(max) = fields.integer("maxDeliveryAttempts", &limits::DELIVERY_ATTEMPTS)? {
+        policy.max_delivery_attempts = max;
+        let useful = limits::USEFUL_DELIVERY_ATTEMPTS_MAX;
+        if max > useful {
+            let message = format!("at most {useful} attempts fit into the longest time to live");
+            let field = fields.path("maxDeliveryAttempts");
+            warnings.push(Warning { field, message });
+        }
+    }
+    if let Some(count) =
+        fields.integer("eventTimeToLiveInMinutes", &limits::TIME_TO_LIVE_MINUTES)?
+    {
+        policy.event_time_to_live = minutes(count);
+    }
+    fields.finish()?;
+    Ok(policy)
+}
+
+fn check_overrides(fields: Option<Fields<'_>>) -> Result<Overrides, SpecError> {
+    let Some(mut fields) = fields else {
+        return Ok(Overrides::default());
+    };
+    let final_statuses = statuses(&mut fields, "finalStatuses")?;
+    let retriable_statuses = statuses(&mut fields, "retriableStatuses")?;
+    if let Some(index) = retriable_statuses
+        .iter()
+        .position(|code| final_statuses.contains(code))
+    {
+        let member = format!("retriableStatuses[{index}]");
+        return Err(fields.error(&member, "stands in finalStatuses too"));
+    }
+    fields.finish()?;
+    Ok(Overrides {
+        final_statuses,
+        retriable_statuses,
+    })
+}
+
+fn statuses(fields: &mut Fields<'_>, name: &'static str) -> Result<Vec<u16>, SpecError> {
+    let list = fields.list(name)?.unwrap_or_default();
+    if list.len() > limits::STATUS_OVERRIDES_MAX {
+        let message = format!("must have at most {} entries", limits::STATUS_OVERRIDES_MAX);
+        return Err(fields.error(name, message));
+    }
+    let path = |index: usize| fields.path(&format!("{name}[{index}]"));
+    let code = |(index, value)| integer(value, path(index), &limits::OVERRIDABLE_STATUSES);
+    list.iter().enumerate().map(code).collect()
+}
+
+fn check_response_timeout(fields: &mut Fields<'_>) -> Result<Duration, SpecError> {
+    let seconds = fields.integer("responseTimeoutSeconds", &limits::RESPONSE_TIMEOUT_SECONDS)?;
+    Ok(Duration::from_secs(
+        seconds.unwrap_or(RESPONSE_TIMEOUT_SECONDS).into(),
+    ))
+}
+
+fn check_delivery_schema(fields: &mut Fields<'_>) -> Result<DeliverySchema, SpecError> {
+    match fields.text("eventDeliverySchema")? {
+        None | Some("EventGridSchema") => Ok(DeliverySchema::EventGridSchema),
+        Some(_) => {
+            let message = "must be \"EventGridSchema\", the only one this version supports";
+            Err(fields.error("eventDeliverySchema", message))
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The rule table (ED-174, ED-182 to ED-186).
+
+use std::time::Duration;
+
+use hedgerow_core::outcome::{
+    DeadLetterReason, DestinationKind, Failure, Floors, Met, Outcome, Overrides, Verdict, classify,
+    is_success, parse_retry_after,
+};
+use hedgerow_core::retry::{RetrySettings, is_late_success};
+use hedgerow_core::time::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cases::{Case, Run, members, millis, run};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    kind: Kind,
+    status: Option<u16>,
+    failure: Option<FailureName>,
+    retry_after: Option<String>,
+    now: Option<String>,
+    #[serde(default)]
+    after_s: f64,
+    #[serde(default)]
+    already_final: bool,
+    #[serde(default = "thirty")]
+    response_timeout_s: f64,
+    #[serde(default)]
+    settings: Statuses,
+    amqp: Option<Value>,
+}
+
+fn thirty() -> f64 {
+    30.0
+}
+
+#[derive(Deserialize, Clone, Copy)]
+pub enum Kind {
+    W,
+    R,
+}
+
+impl From<Kind> for DestinationKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::W => Self::Webhook,
+            Kind::R => Self::Managed,
+        }
+    }
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureName {
+    Timeout,
+    Dns,
+    Connect,
+    Reset,
+    Tls,
+    Protocol,
+    EntityDisabled,
+    EntityQuota,
+    ServerThrottling,
+    MessageTooLarge,
+    SessionMissing,
+    FunctionWithoutTrigger,
+    NoListener,
+    TokenUnavailable,
+}
+
+impl From<FailureName> for Failure {
+    fn from(name: FailureName) -> Self {
+        match name {
+            FailureName::Timeout => Self::Timeout,
+            FailureName::Dns => Self::Dns,
+            FailureName::Connect => Self::Connect,
+            FailureName::Reset => Self::Reset,
+            FailureName::Tls => Self::Tls,
+            FailureName::Protocol => Self::Protocol,
+            FailureName::EntityDisabled => Self::EntityDisabled,
+            FailureName::EntityQuota => Self::EntityQuota,
+            FailureName::ServerThrottling => Self::ServerThrottling,
+            FailureName::MessageTooLarge => Self::MessageTooLarge,
+            FailureName::SessionMissing => Self::SessionMissing,
+            FailureName::FunctionWithoutTrigger => Self::FunctionWithoutTrigger,
+            FailureName::NoListener => Self::NoListener,
+            FailureName::TokenUnavailable => Self::TokenUnavailable,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Statuses {
+    #[serde(rename = "retry.finalStatuses")]
+    final_statuses: Vec<u16>,
+    #[serde(rename = "retry.retriableStatuses")]
+    retriable_statuses: Vec<u16>,
+}
+
+#[test]
+fn outcome_cases() {
+    // ED-225 comes with probation.
+    run("outcome", &["probation_s"], check);
+}
+
+fn check(case: &Case) -> Run {
+    let input: Input = case.input();
+    if input.amqp.is_some() {
+        return Run::Skipped("needs destinations that speak AMQP (ED-271)");
+    }
+    let timeout = Duration::from_millis(millis(input.response_timeout_s));
+    let elapsed = Duration::from_millis(millis(input.after_s));
+    let in_time = elapsed <= timeout;
+    let now = input.now.as_deref().map_or(Timestamp::ZERO, timestamp);
+    let met = match (input.status, input.failure) {
+        (Some(status), None) if in_time => Met::Response {
+            status,
+            retry_after: input
+                .retry_after
+                .and_then(|text| parse_retry_after(&text, now)),
+        },
+        (Some(_), None) => Met::Failure(Failure::Timeout),
+        (None, Some(failure)) => Met::Failure(failure.into()),
+        _ => panic!("{}: one of status and failure", case.id),
+    };
+    let overrides = Overrides {
+        final_statuses: input.settings.final_statuses,
+        retriable_statuses: input.settings.retriable_statuses,
+    };
+    let window = RetrySettings::default().late_success_window;
+    let late = input.status.is_some_and(is_success) && is_late_success(elapsed, timeout, window);
+    let verdict = classify(input.kind.into(), &met, &overrides, &Floors::default());
+    let (result, floor, reason) = match verdict {
+        Verdict::Success => ("success", None, None),
+        Verdict::Retry {
+            floor, retry_after, ..
+        } => (
+            "retry",
+            Some(floor.max(retry_after.unwrap_or_default())),
+            None,
+        ),
+        Verdict::Final { reason, .. } => ("final", None, Some(reason)),
+    };
+    Run::Result(members(json!({
+        "result": result,
+        "outcome": verdict.outcome().map(Outcome::as_str),
+        "floor_s": floor.map(|floor| floor.as_secs_f64()),
+        "reason": reason.map(DeadLetterReason::as_str),
+        "counts": !matches!(met, Met::Failure(failure) if !failure.counts()),
+        "late_success": late && !input.already_final,
+    })))
+}
+
+fn timestamp(text: &str) -> Timestamp {
+    let time: jiff::Timestamp = text.parse().unwrap();
+    Timestamp::from_millis(time.as_millisecond().unsigned_abs())
+}

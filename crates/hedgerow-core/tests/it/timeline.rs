@@ -1,0 +1,486 @@
+//! The worked timelines (ED-189 to ED-209) in virtual time: a driver that asks the rules of `retry` and `outcome` and
+//! does what the engine does with the answers.
+
+use std::time::Duration;
+
+use hedgerow_core::outcome::{
+    DeadLetterReason, DestinationKind, Failure, Met, Outcome, Overrides, Verdict, classify,
+    is_success, parse_retry_after,
+};
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::retry::{
+    CrashedAttempt, DeliveryKey, FailedAttempt, Jitter, Next, NotStarted, RetryPolicy,
+    RetrySettings, after_abort, after_crash, after_failure, after_no_start, after_restart,
+    is_expired, is_late_success, minutes,
+};
+use hedgerow_core::time::Timestamp;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::cases::{Case, Run, members, millis, run};
+use crate::outcome::{FailureName, Kind};
+
+/// Timelines that probation changes (ED-225 to ED-227); the others would come out the same with it.
+const NEED_PROBATION: [&str; 7] = [
+    "TL-W19", "TL-40", "TL-41", "TL-42", "TL-44", "TL-45", "TL-54",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    #[serde(default = "webhook")]
+    kind: Kind,
+    #[serde(default)]
+    policy: PolicyInput,
+    script: Vec<Step>,
+    #[serde(default = "thirty")]
+    response_timeout_s: f64,
+    #[serde(default)]
+    settings: SettingsInput,
+    #[serde(default)]
+    first_due_at: f64,
+    #[serde(default)]
+    policy_changes: Vec<PolicyChange>,
+    #[serde(default)]
+    down: Vec<Down>,
+}
+
+fn webhook() -> Kind {
+    Kind::W
+}
+
+fn thirty() -> f64 {
+    30.0
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct PolicyInput {
+    max_delivery_attempts: Option<u16>,
+    event_time_to_live_in_minutes: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct PolicyChange {
+    at: f64,
+    max_delivery_attempts: Option<u16>,
+    event_time_to_live_in_minutes: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct SettingsInput {
+    #[serde(rename = "deadLetter.delay")]
+    dead_letter_delay: Option<f64>,
+    #[serde(rename = "probation.threshold")]
+    #[allow(dead_code)] // Only in timelines that are skipped.
+    probation_threshold: Option<u32>,
+    #[serde(rename = "retry.latencyAllowance")]
+    latency_allowance: Option<f64>,
+    #[serde(rename = "retry.retriableStatuses")]
+    retriable_statuses: Vec<u16>,
+    #[serde(rename = "retry.finalStatuses")]
+    final_statuses: Vec<u16>,
+    #[serde(rename = "retry.slotMode")]
+    slot_mode: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    status: Option<u16>,
+    failure: Option<FailureName>,
+    #[serde(default)]
+    after_s: f64,
+    retry_after: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Down {
+    from: f64,
+    to: f64,
+    kind: DownKind,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum DownKind {
+    Shutdown,
+    Crash,
+}
+
+#[test]
+fn timeline_cases() {
+    run("timeline", &[], |case| {
+        if NEED_PROBATION.contains(&case.id.as_str()) {
+            return Run::Skipped("needs probation (ED-225 to ED-227)");
+        }
+        check(case)
+    });
+}
+
+fn check(case: &Case) -> Run {
+    let input: Input = case.input();
+    let dead_letter_delay = millis(input.settings.dead_letter_delay.unwrap_or(300.0));
+    let ended = Driver::new(&input).run();
+    let seconds = |millis: u64| millis as f64 / 1000.0;
+    let decided = ended.decided.since(P).as_millis() as u64;
+    let (result, reason) = match ended.how {
+        End::Delivered => ("delivered", None),
+        End::DeliveredLate => ("delivered_late", None),
+        End::Dead(reason) => ("dead_letter", Some(reason)),
+    };
+    let starts: Vec<f64> = ended
+        .starts
+        .iter()
+        .map(|at| seconds(at.since(P).as_millis() as u64))
+        .collect();
+    Run::Result(members(json!({
+        "attempts_at": starts,
+        "delivery_counts": (0..starts.len()).collect::<Vec<_>>(),
+        "delivery_attempts": ended.attempts,
+        "decision_at": seconds(decided),
+        "result": result,
+        "reason": reason.map(DeadLetterReason::as_str),
+        // The write is not the core's yet; its delay is ED-245.
+        "dead_letter_at": reason.map(|_| seconds(decided + dead_letter_delay)),
+        "last_outcome": ended.last_outcome.map(Outcome::as_str),
+    })))
+}
+
+/// The publish time; anything but 0, which would hide a forgotten base.
+const P: Timestamp = Timestamp::from_millis(1_900_000_000_000);
+
+const KEY: DeliveryKey = DeliveryKey {
+    subscription: SubscriptionId(7),
+    seq: 42,
+};
+
+#[derive(Clone, Copy)]
+enum End {
+    Delivered,
+    DeliveredLate,
+    Dead(DeadLetterReason),
+}
+
+struct Ended {
+    how: End,
+    decided: Timestamp,
+    starts: Vec<Timestamp>,
+    attempts: u16,
+    last_outcome: Option<Outcome>,
+}
+
+/// A change from outside.
+#[derive(Clone, Copy)]
+enum Change {
+    Stop(DownKind),
+    Start,
+    Policy(RetryPolicy),
+}
+
+struct Running {
+    started: Timestamp,
+    ends: Timestamp,
+    met: Met,
+    is_attempt: bool,
+}
+
+struct Driver<'a> {
+    input: &'a Input,
+    kind: DestinationKind,
+    settings: RetrySettings,
+    overrides: Overrides,
+    policy: RetryPolicy,
+    timeout: Duration,
+    changes: Vec<(Timestamp, Change)>,
+    now: Timestamp,
+    is_up: bool,
+    due: Option<Timestamp>,
+    running: Option<Running>,
+    /// The start of an attempt that a crash lost.
+    lost: Option<Timestamp>,
+    late_success: Option<Timestamp>,
+    step: usize,
+    first_attempt: Option<Timestamp>,
+    starts: Vec<Timestamp>,
+    attempts: u16,
+    last_outcome: Option<Outcome>,
+}
+
+fn at(seconds: f64) -> Timestamp {
+    P.plus(Duration::from_millis(millis(seconds)))
+}
+
+impl<'a> Driver<'a> {
+    fn new(input: &'a Input) -> Self {
+        let mut settings = RetrySettings {
+            jitter: Jitter::OFF,
+            ..RetrySettings::default()
+        };
+        if let Some(allowance) = input.settings.latency_allowance {
+            settings.latency_allowance = Duration::from_millis(millis(allowance));
+        }
+        if let Some(mode) = &input.settings.slot_mode {
+            settings.slot_mode = mode.parse().unwrap();
+        }
+        settings.check().unwrap();
+        let policy = changed(
+            RetryPolicy::default(),
+            input.policy.max_delivery_attempts,
+            input.policy.event_time_to_live_in_minutes,
+        );
+        Self {
+            input,
+            kind: input.kind.into(),
+            settings,
+            overrides: Overrides {
+                final_statuses: input.settings.final_statuses.clone(),
+                retriable_statuses: input.settings.retriable_statuses.clone(),
+            },
+            policy,
+            timeout: Duration::from_millis(millis(input.response_timeout_s)),
+            changes: changes(input, policy),
+            now: P,
+            is_up: true,
+            due: Some(at(input.first_due_at)),
+            running: None,
+            lost: None,
+            late_success: None,
+            step: 0,
+            first_attempt: None,
+            starts: Vec::new(),
+            attempts: 0,
+            last_outcome: None,
+        }
+    }
+
+    /// At one instant results come first, then stops, starts and changes, then due checks (ED-003).
+    fn run(mut self) -> Ended {
+        for _ in 0..10_000 {
+            self.now = self.next_time();
+            let end = if self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.ends == self.now)
+            {
+                self.end_attempt()
+            } else if self.late_success == Some(self.now) {
+                Some(End::DeliveredLate)
+            } else if self
+                .changes
+                .first()
+                .is_some_and(|(time, _)| *time == self.now)
+            {
+                self.change()
+            } else {
+                self.start_due()
+            };
+            if let Some(how) = end {
+                return Ended {
+                    how,
+                    decided: self.now,
+                    starts: self.starts,
+                    attempts: self.attempts,
+                    last_outcome: self.last_outcome,
+                };
+            }
+        }
+        panic!("the timeline does not end");
+    }
+
+    fn next_time(&self) -> Timestamp {
+        let due = self.due.filter(|_| self.is_up && self.running.is_none());
+        let times = [
+            self.running.as_ref().map(|running| running.ends),
+            self.late_success,
+            self.changes.first().map(|(time, _)| *time),
+            due,
+        ];
+        times
+            .into_iter()
+            .flatten()
+            .min()
+            .expect("something is always to come")
+    }
+
+    fn start_due(&mut self) -> Option<End> {
+        let due = self.due.take().expect("nothing else is left to happen");
+        if is_expired(&self.policy, P, due) {
+            return Some(End::Dead(DeadLetterReason::TimeToLiveExceeded));
+        }
+        let script = &self.input.script;
+        let step = &script[self.step.min(script.len() - 1)];
+        self.step += 1;
+        let elapsed = Duration::from_millis(millis(step.after_s));
+        let (met, wait) = match (step.status, step.failure) {
+            (Some(status), None) if elapsed <= self.timeout => {
+                let ends = self.now.plus(elapsed);
+                let retry_after = step
+                    .retry_after
+                    .as_deref()
+                    .and_then(|text| parse_retry_after(text, ends));
+                (
+                    Met::Response {
+                        status,
+                        retry_after,
+                    },
+                    elapsed,
+                )
+            }
+            (Some(status), None) => {
+                let window = self.settings.late_success_window;
+                if is_success(status) && is_late_success(elapsed, self.timeout, window) {
+                    self.late_success = Some(self.now.plus(elapsed));
+                }
+                (Met::Failure(Failure::Timeout), self.timeout)
+            }
+            (None, Some(FailureName::Timeout)) => (Met::Failure(Failure::Timeout), self.timeout),
+            (None, Some(failure)) => (Met::Failure(failure.into()), elapsed),
+            _ => panic!("one of status and failure"),
+        };
+        let is_attempt = !matches!(met, Met::Failure(failure) if !failure.counts());
+        if is_attempt {
+            self.first_attempt.get_or_insert(self.now);
+            self.starts.push(self.now);
+            self.attempts += 1;
+        }
+        let ends = self.now.plus(wait);
+        self.running = Some(Running {
+            started: self.now,
+            ends,
+            met,
+            is_attempt,
+        });
+        None
+    }
+
+    fn end_attempt(&mut self) -> Option<End> {
+        let running = self
+            .running
+            .take()
+            .expect("only called for a running attempt");
+        let verdict = classify(
+            self.kind,
+            &running.met,
+            &self.overrides,
+            &self.settings.floors,
+        );
+        self.last_outcome = verdict.outcome();
+        match verdict {
+            Verdict::Success => Some(End::Delivered),
+            Verdict::Final { reason, .. } => Some(End::Dead(reason)),
+            Verdict::Retry { floor, .. } if !running.is_attempt => {
+                self.due = Some(after_no_start(
+                    &self.settings,
+                    &NotStarted {
+                        key: KEY,
+                        attempts: self.attempts,
+                        base: self.first_attempt.unwrap_or(at(self.input.first_due_at)),
+                        tried: running.started,
+                        ended: self.now,
+                        floor,
+                        hold_until: None,
+                    },
+                ));
+                None
+            }
+            Verdict::Retry {
+                floor, retry_after, ..
+            } => {
+                let failed = FailedAttempt {
+                    key: KEY,
+                    attempts: self.attempts,
+                    first_attempt: self.first_attempt.expect("there was an attempt"),
+                    started: running.started,
+                    ended: self.now,
+                    floor,
+                    retry_after,
+                    hold_until: None,
+                };
+                let next = after_failure(&self.settings, &self.policy, &failed);
+                self.follow(next)
+            }
+        }
+    }
+
+    fn change(&mut self) -> Option<End> {
+        let (_, change) = self.changes.remove(0);
+        match change {
+            Change::Policy(policy) => {
+                self.policy = policy;
+                None
+            }
+            Change::Stop(kind) => self.stop(kind),
+            Change::Start => self.start(),
+        }
+    }
+
+    fn stop(&mut self, kind: DownKind) -> Option<End> {
+        self.is_up = false;
+        self.late_success = None;
+        let running = self.running.take()?;
+        match kind {
+            DownKind::Crash => {
+                self.lost = Some(running.started);
+                None
+            }
+            DownKind::Shutdown => {
+                self.last_outcome = Some(Outcome::Aborted);
+                let next = after_abort(&self.policy, self.attempts, self.now);
+                self.follow(next)
+            }
+        }
+    }
+
+    fn start(&mut self) -> Option<End> {
+        self.is_up = true;
+        if let Some(started) = self.lost.take() {
+            let crashed = CrashedAttempt {
+                attempts: self.attempts,
+                started,
+                crashes: 1,
+                now: self.now,
+            };
+            let (next, outcome) = after_crash(&self.settings, &self.policy, &crashed);
+            self.last_outcome = Some(outcome);
+            return self.follow(next);
+        }
+        self.due = self.due.map(|due| after_restart(due, self.now));
+        None
+    }
+
+    fn follow(&mut self, next: Next) -> Option<End> {
+        match next {
+            Next::Due(due) => {
+                self.due = Some(due);
+                None
+            }
+            Next::Dead(reason) => Some(End::Dead(reason)),
+        }
+    }
+}
+
+fn changed(policy: RetryPolicy, max: Option<u16>, time_to_live: Option<u32>) -> RetryPolicy {
+    RetryPolicy {
+        max_delivery_attempts: max.unwrap_or(policy.max_delivery_attempts),
+        event_time_to_live: time_to_live.map_or(policy.event_time_to_live, minutes),
+    }
+}
+
+fn changes(input: &Input, mut policy: RetryPolicy) -> Vec<(Timestamp, Change)> {
+    let mut changes = Vec::new();
+    for change in &input.policy_changes {
+        let time_to_live = change.event_time_to_live_in_minutes;
+        policy = changed(policy, change.max_delivery_attempts, time_to_live);
+        changes.push((at(change.at), Change::Policy(policy)));
+    }
+    for down in &input.down {
+        changes.push((at(down.from), Change::Stop(down.kind)));
+        changes.push((at(down.to), Change::Start));
+    }
+    changes.sort_by_key(|(time, _)| *time);
+    changes
+}

@@ -1,0 +1,230 @@
+//! One attempt: one HTTP request for a delivery, always with a deadline. Reads the event, encodes it, sends it, reports
+//! what it met. Decides nothing: what the report means is judged by the engine.
+//!
+//! The outcome is fixed by the complete response head (ED-127). At the timeout the attempt is reported as timed out;
+//! its exchange stays open for a late success (ED-178) until the window ends or the engine ends it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, is_success, parse_retry_after};
+use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::retry::is_late_success;
+use hedgerow_core::time::Now;
+use hedgerow_dialect::event_grid;
+use hedgerow_io::clock::Clock;
+use hedgerow_io::http::{Answer, Client, SendError};
+use hedgerow_store::record::unpack_event;
+use hedgerow_store::{Store, StoreError, StoredEvent};
+use tokio::sync::mpsc;
+
+use crate::plan::Plan;
+
+/// What all attempts share.
+pub(crate) struct Context {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) client: Arc<Client>,
+    /// Which store it is: system ids are derived from it.
+    pub(crate) store_id: [u8; 16],
+    pub(crate) late_success_window: Duration,
+    pub(crate) subscription_name_upper_case: bool,
+}
+
+/// One attempt to make.
+pub(crate) struct Job {
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) position: Position,
+    /// Which attempt, from 1.
+    pub(crate) attempt: u16,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) started: Now,
+}
+
+/// What became of it.
+pub(crate) struct Report {
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) seq: u64,
+    pub(crate) attempt: u16,
+    pub(crate) kind: ReportKind,
+}
+
+pub(crate) enum ReportKind {
+    /// The outcome is known.
+    Ended {
+        met: Met,
+        ended: Now,
+        event: StoredEvent,
+        /// Whether the exchange stays open for a late success.
+        stays_open: bool,
+    },
+    /// The event of a delivery that ends without another attempt was read.
+    ReadToEnd {
+        reason: DeadLetterReason,
+        event: StoredEvent,
+    },
+    /// A success came after the timeout.
+    LateSuccess,
+    /// The exchange that was open after the timeout ended without a success.
+    LateClosed,
+    /// The event could not be read: the engine cannot go on.
+    Unreadable(StoreError),
+}
+
+/// Makes the attempt and reports; dropping it closes the connection.
+pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<Report>) {
+    let report = |kind| Report {
+        subscription: job.subscription,
+        seq: job.position.seq,
+        attempt: job.attempt,
+        kind,
+    };
+    // The engine may be gone, and then nobody is left to tell.
+    let tell = |kind| async { reports.send(report(kind)).await.unwrap_or_default() };
+    let event = match read(&context.store, job.position).await {
+        Ok(event) => event,
+        Err(error) => return tell(ReportKind::Unreadable(error)).await,
+    };
+    let request = match request(&context, &job, &event) {
+        Ok(request) => request,
+        Err(error) => return tell(ReportKind::Unreadable(error)).await,
+    };
+    let send = context.client.send(&job.plan.target, request);
+    tokio::pin!(send);
+    let timeout = job.plan.response_timeout;
+    let in_time = tokio::select! {
+        biased;
+        result = &mut send => Some(result),
+        () = sleep_past(job.started.instant, timeout) => None,
+    };
+    if let Some(result) = in_time {
+        let ended = context.clock.now();
+        let (met, answer) = judge(result, ended);
+        tell(ReportKind::Ended {
+            met,
+            ended,
+            event,
+            stays_open: false,
+        })
+        .await;
+        return finish(answer).await;
+    }
+    let window = context.late_success_window;
+    let stays_open = timeout < window;
+    // F is the timeout, whenever the timer came round (ED-177).
+    let ended = Now {
+        timestamp: job.started.timestamp.plus(timeout),
+        instant: job.started.instant + timeout,
+    };
+    let met = Met::Failure(Failure::Timeout);
+    tell(ReportKind::Ended {
+        met,
+        ended,
+        event,
+        stays_open,
+    })
+    .await;
+    if !stays_open {
+        return;
+    }
+    let late = tokio::select! {
+        biased;
+        result = &mut send => Some(result),
+        () = sleep_past(job.started.instant, window) => None,
+    };
+    let elapsed = context
+        .clock
+        .now()
+        .instant
+        .duration_since(job.started.instant);
+    match late {
+        Some(Ok(answer))
+            if is_success(answer.status.as_u16()) && is_late_success(elapsed, timeout, window) =>
+        {
+            tell(ReportKind::LateSuccess).await;
+            finish(Some(answer)).await;
+        }
+        _ => tell(ReportKind::LateClosed).await,
+    }
+}
+
+/// Reads the event at a position, from memory if it is recent.
+pub(crate) async fn read(
+    store: &Arc<dyn Store>,
+    position: Position,
+) -> Result<StoredEvent, StoreError> {
+    if let Some(event) = store.read_recent(position) {
+        return Ok(event);
+    }
+    let store = Arc::clone(store);
+    tokio::task::spawn_blocking(move || store.read(position))
+        .await
+        .unwrap_or(Err(StoreError::Closed))
+}
+
+/// Waits until `span` after `start` has passed by at least one tick: an answer at exactly that time is in time.
+async fn sleep_past(start: Instant, span: Duration) {
+    let at = tokio::time::Instant::from_std(start + span + Duration::from_millis(1));
+    tokio::time::sleep_until(at).await;
+}
+
+fn request(
+    context: &Context,
+    job: &Job,
+    event: &StoredEvent,
+) -> Result<http::Request<Bytes>, StoreError> {
+    let plan = &job.plan;
+    let unpacked = unpack_event(&event.bytes)?;
+    let body = event_grid::encode(&unpacked, &event_grid::topic_path(&plan.topic_name));
+    let headers = event_grid::delivery_headers(&event_grid::DeliveryHeaders {
+        subscription_name: &plan.subscription_name,
+        upper_case_name: context.subscription_name_upper_case,
+        attempts_made: job.attempt - 1,
+        data_version: unpacked.data_version.as_deref().unwrap_or_default(),
+        system_id: &event_grid::system_id(&context.store_id, job.subscription, job.position),
+    });
+    let mut request = http::Request::new(Bytes::from(body));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = plan.path_and_query.clone().into();
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<Answer>) {
+    match result {
+        Ok(answer) => {
+            let retry_after = answer
+                .headers
+                .get(http::header::RETRY_AFTER)
+                .and_then(|value| value.to_str().ok())
+                .and_then(|text| parse_retry_after(text, now.timestamp));
+            (
+                Met::Response {
+                    status: answer.status.as_u16(),
+                    retry_after,
+                },
+                Some(answer),
+            )
+        }
+        Err(error) => (Met::Failure(failure(&error)), None),
+    }
+}
+
+fn failure(error: &SendError) -> Failure {
+    match error {
+        SendError::Resolution(_) => Failure::Dns,
+        SendError::Tls(_) => Failure::Tls,
+        SendError::Reset(_) => Failure::Reset,
+        SendError::Protocol(_) => Failure::Protocol,
+        // Our own refusal is met like a connection that is not to be had.
+        _ => Failure::Connect,
+    }
+}
+
+/// Reads the rest of the answer, within its bounds, so that the connection can serve again.
+async fn finish(answer: Option<Answer>) {
+    if let Some(answer) = answer {
+        answer.body.finish().await;
+    }
+}

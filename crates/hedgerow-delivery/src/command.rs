@@ -1,0 +1,221 @@
+//! What the admin API asks of the engine: changes of what is declared, and questions about it. Each is answered once it
+//! holds; a change, once it is durable.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::position::TopicId;
+use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::Store;
+use hedgerow_store::catalog::{Subscription, Topic, TopicKeys};
+use hedgerow_store::view::{Counters, TerminalPage};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use crate::note::AttemptNote;
+
+/// Why the engine did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// There is no such thing.
+    #[error("{what} \"{name}\" does not exist")]
+    NotFound {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// It cannot be changed like this.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// A limit of the grid is reached.
+    #[error("{0}")]
+    Limit(String),
+    /// The engine is stopping or is being opened again; ask again in a moment.
+    #[error("the grid is not available now; try again in a moment")]
+    Unavailable,
+}
+
+/// The answer's way back.
+pub type Answer<T> = oneshot::Sender<Result<T, CommandError>>;
+
+/// What can be asked.
+pub enum Command {
+    /// Declares a topic, or declares it again unchanged.
+    PutTopic {
+        /// Its name.
+        name: TopicName,
+        /// What the user asks for.
+        spec: TopicSpec,
+        /// The topic, and whether it is new.
+        answer: Answer<(Topic, bool)>,
+    },
+    /// Deletes a topic with its subscriptions and what is owed to them.
+    DeleteTopic {
+        /// Its name.
+        name: String,
+        /// When it is done.
+        answer: Answer<()>,
+    },
+    /// Gives a topic a new key.
+    RegenerateKey {
+        /// The topic's name.
+        name: String,
+        /// Which one.
+        key: KeyName,
+        /// Both keys.
+        answer: Answer<TopicKeys>,
+    },
+    /// All topics.
+    Topics {
+        /// By id.
+        answer: Answer<Vec<Topic>>,
+    },
+    /// One topic.
+    Topic {
+        /// Its name.
+        name: String,
+        /// The topic.
+        answer: Answer<Topic>,
+    },
+    /// Declares a subscription, or declares it anew.
+    PutSubscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: SubscriptionName,
+        /// What the user asks for.
+        spec: Box<SubscriptionSpec>,
+        /// The subscription, and whether it is new.
+        answer: Answer<(SubscriptionInfo, bool)>,
+    },
+    /// Deletes a subscription and what is owed to it.
+    DeleteSubscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: String,
+        /// When it is done.
+        answer: Answer<()>,
+    },
+    /// The subscriptions of a topic.
+    Subscriptions {
+        /// The topic's name.
+        topic: String,
+        /// By id.
+        answer: Answer<Vec<SubscriptionInfo>>,
+    },
+    /// One subscription.
+    Subscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: String,
+        /// The subscription.
+        answer: Answer<SubscriptionInfo>,
+    },
+    /// Deliveries that ended undelivered.
+    TerminalRecords {
+        /// Which of them.
+        query: TerminalQuery,
+        /// A page.
+        answer: Answer<TerminalPage>,
+    },
+}
+
+/// One of the two keys of a topic (ED-014).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyName {
+    /// `key1`
+    Key1,
+    /// `key2`
+    Key2,
+}
+
+/// Which terminal records are wanted, by name.
+#[derive(Debug, Clone, Default)]
+pub struct TerminalQuery {
+    /// Only of this topic.
+    pub topic: Option<String>,
+    /// Only of this subscription; needs a topic.
+    pub subscription: Option<String>,
+    /// Only those after this number.
+    pub after: u64,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// A subscription and how it is doing.
+#[derive(Debug, Clone)]
+pub struct SubscriptionInfo {
+    /// As declared.
+    pub subscription: Subscription,
+    /// The name of its topic.
+    pub topic_name: String,
+    /// What became of its deliveries. `counters.matched` counts those that were begun.
+    pub counters: Counters,
+    /// Deliveries that are owed: begun and not settled, and those that wait for their first attempt.
+    pub pending: u64,
+    /// Those of them that were never attempted and wait in memory.
+    pub waiting: u64,
+    /// Attempts that run.
+    pub in_flight: u64,
+    /// When the next retry is due.
+    pub next_due: Option<Timestamp>,
+    /// Events of the topic that were not offered to it yet.
+    pub behind: u64,
+}
+
+/// What publishers need of the topics there are, by name in lower case.
+pub type TopicTable = HashMap<String, PublishTopic>;
+
+/// What publishers need of a topic.
+#[derive(Debug, Clone)]
+pub struct PublishTopic {
+    /// Where its events are appended.
+    pub id: TopicId,
+    /// Its name as declared.
+    pub name: String,
+    /// Who may publish.
+    pub keys: TopicKeys,
+}
+
+/// An engine that runs. Cheap to clone.
+#[derive(Clone)]
+pub struct EngineHandle {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) topics: watch::Receiver<Arc<TopicTable>>,
+    pub(crate) commands: mpsc::Sender<Command>,
+    pub(crate) notes: broadcast::Sender<AttemptNote>,
+}
+
+impl EngineHandle {
+    /// The store that events are appended to.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The topics there are now.
+    #[must_use]
+    pub fn topics(&self) -> Arc<TopicTable> {
+        Arc::clone(&self.topics.borrow())
+    }
+
+    /// Listens to attempts from now on.
+    #[must_use]
+    pub fn notes(&self) -> broadcast::Receiver<AttemptNote> {
+        self.notes.subscribe()
+    }
+
+    /// Asks the engine. `make` gets the way back for the answer.
+    pub async fn ask<T>(&self, make: impl FnOnce(Answer<T>) -> Command) -> Result<T, CommandError> {
+        let (answer, answered) = oneshot::channel();
+        self.commands
+            .send(make(answer))
+            .await
+            .map_err(|_| CommandError::Unavailable)?;
+        answered.await.map_err(|_| CommandError::Unavailable)?
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose turn it is. The subscriptions behind one endpoint (scheme, host, port) share its concurrency credits and take
+//! fair turns: one delivery each, in a circle (design D7).
+
+use std::collections::{HashMap, VecDeque};
+
+use hedgerow_core::credit::{Credit, CreditSettings, Credits, Signal};
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_io::http::Target;
+
+/// All endpoints that subscriptions deliver to.
+pub(crate) struct Endpoints {
+    settings: CreditSettings,
+    endpoints: HashMap<Target, Endpoint>,
+    /// Endpoints that may have both a credit and somebody who wants it.
+    listed: VecDeque<Target>,
+}
+
+struct Endpoint {
+    credits: Credits,
+    queue: VecDeque<SubscriptionId>,
+    is_listed: bool,
+}
+
+impl Endpoints {
+    pub(crate) fn new(settings: CreditSettings) -> Self {
+        Self {
+            settings,
+            endpoints: HashMap::new(),
+            listed: VecDeque::new(),
+        }
+    }
+
+    /// Puts a subscription at the end of its endpoint's queue. The caller sees to it that it stands there once.
+    pub(crate) fn queue(&mut self, target: &Target, subscription: SubscriptionId) {
+        let settings = self.settings;
+        let endpoint = self
+            .endpoints
+            .entry(target.clone())
+            .or_insert_with(|| Endpoint {
+                credits: Credits::new(settings),
+                queue: VecDeque::new(),
+                is_listed: false,
+            });
+        endpoint.queue.push_back(subscription);
+        list(&mut self.listed, target, endpoint);
+    }
+
+    /// The subscription whose turn it is, with a credit of its endpoint; `None` when nobody can start now.
+    pub(crate) fn next_turn(&mut self) -> Option<(SubscriptionId, Credit)> {
+        while let Some(target) = self.listed.front() {
+            if let Some(endpoint) = self.endpoints.get_mut(target) {
+                if !endpoint.queue.is_empty()
+                    && let Some(credit) = endpoint.credits.acquire()
+                    && let Some(subscription) = endpoint.queue.pop_front()
+                {
+                    // The next turn is another endpoint's.
+                    self.listed.rotate_left(1);
+                    return Some((subscription, credit));
+                }
+                endpoint.is_listed = false;
+            }
+            self.listed.pop_front();
+        }
+        None
+    }
+
+    /// Gives a credit back.
+    pub(crate) fn release(&mut self, target: &Target, credit: Credit, signal: Signal) {
+        let Some(endpoint) = self.endpoints.get_mut(target) else {
+            return;
+        };
+        endpoint.credits.release(credit, signal);
+        if endpoint.queue.is_empty() {
+            if endpoint.credits.in_flight() == 0
+                && !endpoint.is_listed
+                && self.endpoints.len() > KEPT_MAX
+            {
+                self.endpoints.remove(target);
+            }
+            return;
+        }
+        list(&mut self.listed, target, endpoint);
+    }
+
+    /// Takes a subscription that is gone, or delivers elsewhere now, out of the queue.
+    pub(crate) fn leave(&mut self, target: &Target, subscription: SubscriptionId) {
+        if let Some(endpoint) = self.endpoints.get_mut(target) {
+            endpoint.queue.retain(|queued| *queued != subscription);
+        }
+    }
+}
+
+/// Endpoints that are remembered although nobody delivers to them now: what was learnt about their capacity is worth
+/// keeping, without end it is not.
+const KEPT_MAX: usize = 10_000;
+
+fn list(listed: &mut VecDeque<Target>, target: &Target, endpoint: &mut Endpoint) {
+    if !endpoint.is_listed {
+        endpoint.is_listed = true;
+        listed.push_back(target.clone());
+    }
+}

@@ -1,0 +1,326 @@
+//! The loop of one node: follows the durable log, folds it into the view, offers events to subscriptions, starts
+//! attempts and records what became of them.
+//!
+//! One task owns everything here; nothing is locked. Each turn takes all inputs that are ready, then acts once:
+//!
+//! ```text
+//! durable records --> fold into the view --> offer events, note retries      (engine/reader.rs)
+//! reports         --> judge --> journal the settlement                       (engine/deliveries.rs)
+//! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
+//! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
+//!                 --> start whatever can start                               (engine/deliveries.rs)
+//! ```
+//!
+//! What is journaled counts only when it comes back as a durable record: a retry is put among the due ones then, and not
+//! before (ED-207). The loop never waits for the disk; checkpoints and reads of old events are other threads' work.
+//!
+//! The engine is crash-only: when the store fails it returns, and [`crate::grid`] opens store and engine again. Running
+//! attempts are then what they are after a crash.
+
+mod declarations;
+mod deliveries;
+mod reader;
+mod upkeep;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_core::credit::Credit;
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_io::clock::Clock;
+use hedgerow_io::http::{AddressGuard, Client};
+use hedgerow_store::disk::Disk;
+use hedgerow_store::view::View;
+use hedgerow_store::{Store, StoreError};
+use tokio::runtime::Handle;
+use tokio::sync::{broadcast, mpsc, watch};
+
+use self::declarations::Declarations;
+use self::reader::TopicReader;
+use self::upkeep::Upkeep;
+use crate::attempt::{Context, Report, ReportKind};
+use crate::command::{Command, EngineHandle, TopicTable};
+use crate::endpoints::Endpoints;
+use crate::note::AttemptNote;
+use crate::runner::Runner;
+use crate::settings::EngineSettings;
+
+/// Inputs of one kind that one turn takes at most.
+const INPUTS_PER_TURN: usize = 1024;
+/// Reports and commands that may wait for the loop.
+const QUEUE_LEN: usize = 4096;
+/// Notes that a slow observer may be behind.
+const NOTES_LEN: usize = 1024;
+/// The loop looks at the clock at least this often: timers stand still while the machine is suspended.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// What an engine stands on.
+pub struct Parts {
+    /// Opened, and started behind everything that `view` has folded.
+    pub store: Arc<dyn Store>,
+    /// Folded to the end of the store.
+    pub view: View,
+    /// Where catalog files are written.
+    pub disk: Arc<dyn Disk>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// How requests are sent.
+    pub client: Arc<Client>,
+    /// Where requests may be sent to.
+    pub guard: Arc<AddressGuard>,
+    /// Which store it is.
+    pub store_id: [u8; 16],
+    /// The store's epoch.
+    pub epoch: u32,
+    /// Where attempts run.
+    pub spawner: Handle,
+}
+
+/// The engine of one node.
+pub struct Engine {
+    settings: EngineSettings,
+    store: Arc<dyn Store>,
+    view: View,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    guard: Arc<AddressGuard>,
+    spawner: Handle,
+    epoch: u32,
+    /// When this engine began: nothing was due before, for it (ED-208).
+    began: Timestamp,
+    context: Arc<Context>,
+
+    runners: HashMap<SubscriptionId, Runner>,
+    readers: HashMap<TopicId, TopicReader>,
+    endpoints: Endpoints,
+    credits: HashMap<(SubscriptionId, u64), Credit>,
+    /// When to look at a subscription again.
+    wakes: BTreeSet<(Timestamp, SubscriptionId)>,
+    late_order: VecDeque<SubscriptionId>,
+    declarations: Declarations,
+    upkeep: Upkeep,
+    /// Set once the server stops: nothing starts any more.
+    is_stopping: bool,
+    has_stopped: bool,
+
+    commands: mpsc::Receiver<Command>,
+    reports: mpsc::Receiver<Report>,
+    report_to: mpsc::Sender<Report>,
+    events: mpsc::Receiver<Internal>,
+    events_to: mpsc::Sender<Internal>,
+    topics: watch::Sender<Arc<TopicTable>>,
+    notes: broadcast::Sender<AttemptNote>,
+    /// Kept so that the queue never looks closed while nobody holds a handle.
+    handle: EngineHandle,
+}
+
+/// What other threads did for the engine.
+enum Internal {
+    /// Events that subscriptions behind the reader asked for.
+    ReadBehind {
+        topic: TopicId,
+        result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
+    },
+    /// The checkpoint under way was written, or not.
+    Checkpointed(Result<(), StoreError>),
+}
+
+/// What woke the loop.
+enum Wake {
+    Command(Command),
+    Report(Report),
+    Internal(Internal),
+    Durable,
+    StoreClosed,
+    Stop,
+    Clock,
+}
+
+impl Engine {
+    /// An engine over an opened store.
+    #[must_use]
+    pub fn new(settings: EngineSettings, parts: Parts) -> Self {
+        let (command_to, commands) = mpsc::channel(QUEUE_LEN);
+        let (report_to, reports) = mpsc::channel(QUEUE_LEN);
+        let (events_to, events) = mpsc::channel(QUEUE_LEN);
+        let (topics, topics_seen) = watch::channel(Arc::default());
+        let (notes, _) = broadcast::channel(NOTES_LEN);
+        let began = parts.clock.now().timestamp;
+        let context = Arc::new(Context {
+            store: Arc::clone(&parts.store),
+            clock: Arc::clone(&parts.clock),
+            client: parts.client,
+            store_id: parts.store_id,
+            late_success_window: settings.retry.late_success_window,
+            subscription_name_upper_case: settings.subscription_name_upper_case,
+        });
+        let handle = EngineHandle {
+            store: Arc::clone(&parts.store),
+            topics: topics_seen,
+            commands: command_to,
+            notes: notes.clone(),
+        };
+        Self {
+            endpoints: Endpoints::new(settings.credits),
+            upkeep: Upkeep::new(parts.view.mark()),
+            settings,
+            store: parts.store,
+            view: parts.view,
+            disk: parts.disk,
+            clock: parts.clock,
+            guard: parts.guard,
+            spawner: parts.spawner,
+            epoch: parts.epoch,
+            began,
+            context,
+            runners: HashMap::new(),
+            readers: HashMap::new(),
+            credits: HashMap::new(),
+            wakes: BTreeSet::new(),
+            late_order: VecDeque::new(),
+            declarations: Declarations::default(),
+            is_stopping: false,
+            has_stopped: false,
+            commands,
+            reports,
+            report_to,
+            events,
+            events_to,
+            topics,
+            notes,
+            handle,
+        }
+    }
+
+    /// The way to ask this engine.
+    #[must_use]
+    pub fn handle(&self) -> EngineHandle {
+        self.handle.clone()
+    }
+
+    /// Runs until `stop` says so or the store fails. On a stop, running attempts get the drain time, the rest is
+    /// recorded as aborted, and the view is written down.
+    ///
+    /// # Errors
+    /// What failed. The store has to be opened again.
+    pub async fn run(mut self, stop: watch::Receiver<bool>) -> Result<(), StoreError> {
+        let result = self.run_until_stopped(stop).await;
+        // A checkpoint under way holds the table, which the next engine opens.
+        let written = self.wait_for_checkpoint().await;
+        result?;
+        written?;
+        self.last_checkpoint().await
+    }
+
+    async fn run_until_stopped(
+        &mut self,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        self.take_up()?;
+        let mut durable = self.store.durable();
+        while !self.has_stopped {
+            let has_more = self.turn()?;
+            let wake = if has_more {
+                // Others on this thread get a chance between two turns.
+                tokio::task::yield_now().await;
+                continue;
+            } else {
+                let sleep = tokio::time::sleep(self.time_to_sleep());
+                let is_stopping = self.is_stopping;
+                tokio::select! {
+                    changed = durable.changed() => match changed {
+                        Ok(()) => Wake::Durable,
+                        Err(_) => Wake::StoreClosed,
+                    },
+                    Some(report) = self.reports.recv() => Wake::Report(report),
+                    Some(internal) = self.events.recv() => Wake::Internal(internal),
+                    Some(command) = self.commands.recv() => Wake::Command(command),
+                    _ = stop.wait_for(|stop| *stop), if !is_stopping => Wake::Stop,
+                    () = sleep => Wake::Clock,
+                }
+            };
+            self.take(wake)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, wake: Wake) -> Result<(), StoreError> {
+        match wake {
+            Wake::Command(command) => self.command(command),
+            Wake::Report(report) => self.report(report),
+            Wake::Internal(internal) => self.internal(internal),
+            Wake::Stop => self.begin_to_stop(),
+            Wake::StoreClosed => Err(StoreError::Closed),
+            Wake::Durable | Wake::Clock => Ok(()),
+        }
+    }
+
+    /// Takes what is ready and acts. Returns whether there is more to take at once.
+    fn turn(&mut self) -> Result<bool, StoreError> {
+        for _ in 0..INPUTS_PER_TURN {
+            let Ok(report) = self.reports.try_recv() else {
+                break;
+            };
+            self.report(report)?;
+        }
+        for _ in 0..INPUTS_PER_TURN {
+            let Ok(internal) = self.events.try_recv() else {
+                break;
+            };
+            self.internal(internal)?;
+        }
+        for _ in 0..INPUTS_PER_TURN {
+            let Ok(command) = self.commands.try_recv() else {
+                break;
+            };
+            self.command(command)?;
+        }
+        let has_more = self.follow()?;
+        self.read_behind();
+        self.wake_the_due()?;
+        self.start_attempts()?;
+        self.upkeep()?;
+        Ok(has_more)
+    }
+
+    fn internal(&mut self, internal: Internal) -> Result<(), StoreError> {
+        match internal {
+            Internal::ReadBehind { topic, result } => self.take_read_behind(topic, result?),
+            Internal::Checkpointed(result) => self.checkpointed(result),
+        }
+    }
+
+    fn report(&mut self, report: Report) -> Result<(), StoreError> {
+        match report.kind {
+            ReportKind::Unreadable(error) => Err(error),
+            kind => self.delivery_report(report.subscription, report.seq, report.attempt, kind),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now().timestamp
+    }
+
+    /// How long nothing will be due.
+    fn time_to_sleep(&self) -> Duration {
+        let now = self.now();
+        let wake = self.wakes.first().map(|(at, _)| *at);
+        let next = wake.into_iter().chain(self.upkeep.next()).min();
+        next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX)
+    }
+
+    /// Begins where the view stands: makes a runner for each subscription and takes care of what was in flight when the
+    /// server ended.
+    fn take_up(&mut self) -> Result<(), StoreError> {
+        self.publish_topics();
+        self.match_readers_to_catalog();
+        let ids: Vec<_> = self.view.catalog().subscriptions().map(|s| s.id).collect();
+        for id in ids {
+            self.add_runner(id)?;
+            self.take_up_in_flight(id)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Following the log: each durable record is folded into the view and then acted on. Each event is unpacked and matched
+//! once, for all subscriptions that stand at the reader; the others are behind and are read for from their own places,
+//! together (design D2).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::record::{Events, Record, unpack_event};
+use hedgerow_store::{StoreError, StoredEvent};
+
+use super::{Engine, Internal};
+
+/// Bytes of log that one turn follows at most.
+const FOLLOW_BYTES: usize = 1024 * 1024;
+/// Bytes that are read at a time for subscriptions that are behind.
+const BEHIND_BYTES: usize = 256 * 1024;
+
+/// The reader of one topic.
+pub(super) struct TopicReader {
+    /// The first event it has not seen.
+    pub(super) head: u64,
+    /// Subscriptions of the topic.
+    pub(super) subscriptions: BTreeSet<SubscriptionId>,
+    /// Those of them that stand before `head`.
+    pub(super) behind: BTreeSet<SubscriptionId>,
+    /// Whether a read for those behind is under way.
+    is_reading: bool,
+    /// Whether the place is to be written down.
+    pub(super) is_moved: bool,
+}
+
+impl TopicReader {
+    pub(super) fn new(head: u64, is_moved: bool) -> Self {
+        Self {
+            head,
+            subscriptions: BTreeSet::new(),
+            behind: BTreeSet::new(),
+            is_reading: false,
+            is_moved,
+        }
+    }
+}
+
+/// What filters look at.
+struct Offered<'a> {
+    seq: u64,
+    published: Timestamp,
+    event_type: &'a str,
+    subject: &'a str,
+}
+
+impl Engine {
+    /// Folds what became durable, and acts on it. Returns whether there may be more.
+    pub(super) fn follow(&mut self) -> Result<bool, StoreError> {
+        let groups = self.store.groups(self.view.mark(), FOLLOW_BYTES)?;
+        for group in &groups {
+            self.view.begin_group(group)?;
+            for record in &group.records {
+                self.view.fold_record(record)?;
+                self.observe(record)?;
+            }
+            self.view.end_group(group);
+        }
+        Ok(!groups.is_empty())
+    }
+
+    fn observe(&mut self, record: &Record) -> Result<(), StoreError> {
+        match record {
+            Record::Events(events) => return self.offer(events),
+            Record::Failed(failed) => self.observe_failed(failed),
+            Record::Settled(settled) => self.observe_settled(settled),
+            Record::Dead(dead) => self.observe_dead(dead),
+            Record::Catalog(change) => return self.observe_declared(change),
+            Record::CleanStop => self.has_stopped = self.is_stopping,
+            Record::Started(_) | Record::Read(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Offers new events to the subscriptions that stand at the reader.
+    fn offer(&mut self, events: &Events) -> Result<(), StoreError> {
+        // The topic may be gone: its publishers and its deletion raced.
+        let Some(reader) = self.readers.get_mut(&events.topic) else {
+            return Ok(());
+        };
+        reader.head = events.first_seq + u64::from(events.packed.count());
+        reader.is_moved = true;
+        let head = reader.head;
+        let at_head: Vec<_> = reader
+            .subscriptions
+            .difference(&reader.behind)
+            .copied()
+            .collect();
+        if at_head.is_empty() {
+            return Ok(());
+        }
+        let unpacked = events.packed.iter().collect::<Result<Vec<_>, _>>()?;
+        let offered: Vec<_> = unpacked
+            .iter()
+            .zip(events.first_seq..)
+            .map(|((_, event), seq)| Offered {
+                seq,
+                published: events.published,
+                event_type: &event.event_type,
+                subject: event.subject.as_deref().unwrap_or_default(),
+            })
+            .collect();
+        for id in at_head {
+            self.offer_to(id, &offered, head);
+        }
+        Ok(())
+    }
+
+    /// Offers events to one subscription, from its place on; notes whether it is behind then.
+    fn offer_to(&mut self, id: SubscriptionId, offered: &[Offered<'_>], head: u64) {
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        let plan = Arc::clone(&runner.plan);
+        for event in offered {
+            if event.seq < runner.read_to {
+                continue;
+            }
+            if plan.wants(event.seq, event.event_type, event.subject) {
+                if !runner.has_room() {
+                    break;
+                }
+                runner.offer(event.seq, event.published);
+            }
+            runner.read_to = event.seq + 1;
+        }
+        let is_behind = runner.read_to < head;
+        if let Some(reader) = self.readers.get_mut(&runner.topic) {
+            if is_behind {
+                reader.behind.insert(id);
+            } else {
+                reader.behind.remove(&id);
+            }
+        }
+        self.queue_if_ready(id);
+    }
+
+    /// Starts reading for subscriptions that are behind and have room. One read serves all that stand in what it reads.
+    pub(super) fn read_behind(&mut self) {
+        if self.is_stopping {
+            return;
+        }
+        for (topic, reader) in &mut self.readers {
+            if reader.is_reading || reader.behind.is_empty() {
+                continue;
+            }
+            let runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
+            let from = runners.filter(|r| r.wants_more()).map(|r| r.read_to).min();
+            let Some(seq) = from else { continue };
+            reader.is_reading = true;
+            let (store, events_to) = (Arc::clone(&self.store), self.events_to.clone());
+            let topic = *topic;
+            self.spawner.spawn_blocking(move || {
+                let result = store.read_from(Position { topic, seq }, BEHIND_BYTES);
+                // The engine may be gone; then nobody needs it.
+                let _ = events_to.blocking_send(Internal::ReadBehind { topic, result });
+            });
+        }
+    }
+
+    pub(super) fn take_read_behind(
+        &mut self,
+        topic: TopicId,
+        events: Vec<(u64, StoredEvent)>,
+    ) -> Result<(), StoreError> {
+        let Some(reader) = self.readers.get_mut(&topic) else {
+            return Ok(());
+        };
+        reader.is_reading = false;
+        // Newer events than the reader's own place are offered when it comes to them.
+        let head = reader.head;
+        let events: Vec<_> = events.into_iter().filter(|(seq, _)| *seq < head).collect();
+        let (Some(first), Some(last)) = (events.first(), events.last()) else {
+            return Ok(());
+        };
+        let range = first.0..=last.0;
+        let unpacked: Vec<_> = events
+            .iter()
+            .map(|(seq, event)| Ok((*seq, event.published, unpack_event(&event.bytes)?)))
+            .collect::<Result<_, StoreError>>()?;
+        let offered: Vec<_> = unpacked
+            .iter()
+            .map(|(seq, published, event)| Offered {
+                seq: *seq,
+                published: *published,
+                event_type: &event.event_type,
+                subject: event.subject.as_deref().unwrap_or_default(),
+            })
+            .collect();
+        let behind: Vec<_> = reader.behind.iter().copied().collect();
+        for id in behind {
+            if self
+                .runners
+                .get(&id)
+                .is_some_and(|runner| range.contains(&runner.read_to))
+            {
+                self.offer_to(id, &offered, head);
+            }
+        }
+        Ok(())
+    }
+}

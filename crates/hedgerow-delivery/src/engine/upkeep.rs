@@ -1,0 +1,265 @@
+//! What the clock asks for: refilling due deliveries from the view, writing down the reader's places, checkpoints, and
+//! the orderly stop.
+
+use hedgerow_core::outcome::Outcome;
+use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::StoreError;
+use hedgerow_store::record::{Read, Record};
+
+use super::{Engine, Internal};
+use crate::runner::DUE_ROWS_MAX;
+
+/// How far ahead due deliveries are held in memory (design D6: retries further off stay on disk).
+const WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+/// How long before the end of what is held the next part is fetched.
+const REFILL_AHEAD: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// When what is to be done next.
+pub(super) struct Upkeep {
+    /// When the readers' places are written down; `None` while none moved.
+    places_at: Option<Timestamp>,
+    /// When the view is written down; `None` while it did not change.
+    checkpoint_at: Option<Timestamp>,
+    /// Up to where the last checkpoint went, or the one under way goes.
+    checkpoint: Mark,
+    is_checkpointing: bool,
+    /// When the stop no longer waits for running attempts.
+    drained_at: Option<Timestamp>,
+    is_clean_stop_queued: bool,
+}
+
+impl Upkeep {
+    pub(super) fn new(checkpoint: Mark) -> Self {
+        Self {
+            places_at: None,
+            checkpoint_at: None,
+            checkpoint,
+            is_checkpointing: false,
+            drained_at: None,
+            is_clean_stop_queued: false,
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let checkpoint_at = self.checkpoint_at.filter(|_| !self.is_checkpointing);
+        let drained_at = self.drained_at.filter(|_| !self.is_clean_stop_queued);
+        [self.places_at, checkpoint_at, drained_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Engine {
+    /// Looks at the subscriptions whose time has come.
+    pub(super) fn wake_the_due(&mut self) -> Result<(), StoreError> {
+        let now = self.now();
+        while let Some((at, id)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
+            self.wakes.remove(&(at, id));
+            self.queue_if_ready(id);
+            self.plan_wake(id)?;
+        }
+        Ok(())
+    }
+
+    /// Refills a subscription's due deliveries if it is time, and says when to look at it again.
+    pub(super) fn plan_wake(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        self.refill(id)?;
+        let now = self.now();
+        let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        // What is due already waits for its turn, not for the clock.
+        let due = runner.next_due().filter(|due| *due > now);
+        let refill = runner.horizon().map(|(at, _)| {
+            Timestamp::from_millis(
+                at.as_millis()
+                    .saturating_sub(REFILL_AHEAD.as_millis() as u64),
+            )
+        });
+        // A refill that finds the memory full waits until something was delivered.
+        let refill = refill.filter(|at| *at > now);
+        if let Some(at) = due.into_iter().chain(refill).min() {
+            self.wakes.insert((at, id));
+        }
+        Ok(())
+    }
+
+    fn refill(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        let Some(horizon) = runner.horizon() else {
+            return Ok(());
+        };
+        if horizon.0 > now.plus(REFILL_AHEAD) || runner.due_len() >= DUE_ROWS_MAX {
+            return Ok(());
+        }
+        let through = now.plus(WINDOW);
+        let rows = self.view.due(id, horizon, through, DUE_ROWS_MAX)?;
+        let whole_window = (through, u64::MAX);
+        let new_horizon = match rows.last() {
+            Some(last) if rows.len() == DUE_ROWS_MAX => (last.due, last.seq),
+            Some(_) => whole_window,
+            // Nothing in the window: hold everything before the next row there is.
+            None => match self.view.due(id, whole_window, Timestamp::MAX, 1)?.first() {
+                Some(far) => (Timestamp::from_millis(far.due.as_millis() - 1), u64::MAX),
+                None => (Timestamp::MAX, u64::MAX),
+            },
+        };
+        runner.refill(rows, new_horizon);
+        self.queue_if_ready(id);
+        Ok(())
+    }
+
+    /// Does what is to be done by now.
+    pub(super) fn upkeep(&mut self) -> Result<(), StoreError> {
+        let now = self.now();
+        self.write_down_places(now)?;
+        self.checkpoint(now)?;
+        if self.is_stopping {
+            self.go_on_stopping(now)?;
+        }
+        Ok(())
+    }
+
+    fn write_down_places(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        let has_moved = self.readers.values().any(|reader| reader.is_moved);
+        match self.upkeep.places_at {
+            None if has_moved => {
+                self.upkeep.places_at = Some(now.plus(self.settings.read_interval));
+            }
+            Some(at) if at <= now => {
+                self.upkeep.places_at = None;
+                self.journal_places()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Says in the log how far the readers have come. A topic with subscriptions that hold something not attempted yet
+    /// is looked at again, so that their cursors do not stay behind for good.
+    fn journal_places(&mut self) -> Result<(), StoreError> {
+        let mut moved: Vec<TopicId> = self
+            .readers
+            .iter()
+            .filter(|(_, reader)| reader.is_moved)
+            .map(|(id, _)| *id)
+            .collect();
+        moved.sort_unstable();
+        for topic in moved {
+            let Some(reader) = self.readers.get_mut(&topic) else {
+                continue;
+            };
+            let cursors = reader
+                .subscriptions
+                .iter()
+                .filter_map(|id| self.runners.get(id));
+            let laggards: Vec<_> = cursors
+                .map(|runner| (runner.id, runner.cursor()))
+                .filter(|(_, cursor)| *cursor < reader.head)
+                .collect();
+            reader.is_moved = !laggards.is_empty();
+            let read = Read {
+                topic,
+                read_to: reader.head,
+                laggards,
+            };
+            self.store.journal(Record::Read(read))?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        if self.upkeep.is_checkpointing {
+            return Ok(());
+        }
+        if self.upkeep.checkpoint_at.is_none() && self.view.mark() != self.upkeep.checkpoint {
+            self.upkeep.checkpoint_at = Some(now.plus(self.settings.checkpoint_interval));
+        }
+        let is_time = self.upkeep.checkpoint_at.is_some_and(|at| at <= now);
+        if is_time || self.view.waiting_bytes() > self.settings.checkpoint_bytes {
+            self.begin_checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn begin_checkpoint(&mut self) -> Result<(), StoreError> {
+        let checkpoint = self.view.begin_checkpoint()?;
+        self.upkeep.is_checkpointing = true;
+        self.upkeep.checkpoint_at = None;
+        self.upkeep.checkpoint = checkpoint.mark();
+        let (disk, events_to) = (self.disk.clone(), self.events_to.clone());
+        self.spawner.spawn_blocking(move || {
+            let result = checkpoint.write(disk.as_ref());
+            drop(checkpoint);
+            // The engine may be gone; the next one opens what is there.
+            let _ = events_to.blocking_send(Internal::Checkpointed(result));
+        });
+        Ok(())
+    }
+
+    pub(super) fn checkpointed(
+        &mut self,
+        result: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        result?;
+        self.view.finish_checkpoint();
+        self.upkeep.is_checkpointing = false;
+        self.store.checkpoint(self.upkeep.checkpoint, &self.view)
+    }
+
+    /// No attempt starts from now on; running ones get the drain time.
+    pub(super) fn begin_to_stop(&mut self) -> Result<(), StoreError> {
+        self.is_stopping = true;
+        let now = self.now();
+        self.upkeep.drained_at = Some(now.plus(self.settings.drain));
+        tracing::info!(running = self.credits.len(), "stopping; no new attempts");
+        self.go_on_stopping(now)
+    }
+
+    fn go_on_stopping(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        if self.upkeep.is_clean_stop_queued {
+            return Ok(());
+        }
+        let is_over = self.upkeep.drained_at.is_some_and(|at| at <= now);
+        if is_over && !self.credits.is_empty() {
+            let mut ids: Vec<_> = self.runners.keys().copied().collect();
+            ids.sort_unstable();
+            for id in ids {
+                self.abort_flights(id, Outcome::Aborted)?;
+            }
+        }
+        let is_idle = self.runners.values().all(|runner| runner.in_flight() == 0);
+        if is_idle {
+            self.upkeep.is_clean_stop_queued = true;
+            self.journal_places()?;
+            self.store.journal(Record::CleanStop)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the view down for the last time; the next start has nothing to fold.
+    pub(super) async fn last_checkpoint(&mut self) -> Result<(), StoreError> {
+        self.begin_checkpoint()?;
+        self.wait_for_checkpoint().await
+    }
+
+    pub(super) async fn wait_for_checkpoint(&mut self) -> Result<(), StoreError> {
+        while self.upkeep.is_checkpointing {
+            match self.events.recv().await {
+                Some(Internal::Checkpointed(result)) => {
+                    self.upkeep.is_checkpointing = false;
+                    result?;
+                    self.view.finish_checkpoint();
+                }
+                Some(Internal::ReadBehind { .. }) => {}
+                None => return Err(StoreError::Closed),
+            }
+        }
+        Ok(())
+    }
+}

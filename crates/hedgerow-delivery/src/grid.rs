@@ -1,0 +1,243 @@
+//! One node's grid: opens the store, folds it into the view, runs the engine, and opens everything again when the store
+//! failed. Starting after a crash, after a failed sync and for the first time are one path (design D5).
+//!
+//! | state | what publishers and admins meet | what ends it |
+//! | --- | --- | --- |
+//! | opening | 503 with `Retry-After` | the store is open and folded, or cannot be |
+//! | serving | the engine | a stop, or a failure of the store |
+//! | stopped | 503 | nothing |
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hedgerow_core::time::Timestamp;
+use hedgerow_io::clock::{Clock, SystemClock};
+use hedgerow_io::http::{AddressGuard, Client};
+use hedgerow_store::disk::Disk;
+use hedgerow_store::disk::real::RealDisk;
+use hedgerow_store::log::{Log, LogOptions};
+use hedgerow_store::view::table::lsm::LsmTable;
+use hedgerow_store::view::{View, ViewOptions};
+use hedgerow_store::{Store, StoreError};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::command::EngineHandle;
+use crate::engine::{Engine, Parts};
+use crate::settings::EngineSettings;
+
+/// How a grid is kept and run. Plain values.
+#[derive(Debug, Clone)]
+pub struct GridOptions {
+    /// The data directory; made if it is not there.
+    pub data: PathBuf,
+    /// How the log is kept.
+    pub log: LogOptions,
+    /// How many terminal records are kept.
+    pub terminal_records_max: u64,
+    /// How deliveries are made.
+    pub engine: EngineSettings,
+}
+
+/// What a grid does now.
+#[derive(Clone)]
+pub enum GridState {
+    /// The store is being opened.
+    Opening,
+    /// Events are taken and delivered.
+    Serving(EngineHandle),
+    /// It ended.
+    Stopped,
+}
+
+/// How long after a failure the store is opened again; doubles up to [`REOPEN_DELAY_MAX`].
+const REOPEN_DELAY: Duration = Duration::from_millis(100);
+const REOPEN_DELAY_MAX: Duration = Duration::from_secs(5);
+/// Bytes of log that are folded at a time while opening.
+const REPLAY_BYTES: usize = 8 * 1024 * 1024;
+
+/// A grid that runs on a thread of its own.
+pub struct Grid {
+    options: GridOptions,
+    client: Arc<Client>,
+    guard: Arc<AddressGuard>,
+    /// Where attempts run.
+    spawner: Handle,
+    /// One clock for the life of the process; begins at the first opened store's highest time.
+    clock: Arc<OnceLock<SystemClock>>,
+}
+
+impl Grid {
+    /// A grid that is not opened yet.
+    #[must_use]
+    pub fn new(
+        options: GridOptions,
+        client: Arc<Client>,
+        guard: Arc<AddressGuard>,
+        spawner: Handle,
+    ) -> Self {
+        Self {
+            options,
+            client,
+            guard,
+            spawner,
+            clock: Arc::new(OnceLock::new()),
+        }
+    }
+
+    /// Runs until `stop` says so. Blocks: for a thread of its own.
+    ///
+    /// # Errors
+    /// What a person has to act on: a store that cannot be opened at the start, or that was found damaged later.
+    pub fn run(
+        self,
+        state: &watch::Sender<GridState>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        let result = self.run_until_stopped(state, stop);
+        state.send_replace(GridState::Stopped);
+        result
+    }
+
+    fn run_until_stopped(
+        &self,
+        state: &watch::Sender<GridState>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<(), StoreError> {
+        let mut delay = REOPEN_DELAY;
+        let mut has_served = false;
+        loop {
+            let error = match self.serve_once(state, stop.clone(), &mut has_served) {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            state.send_replace(GridState::Opening);
+            if !has_served || !may_pass(&error) {
+                return Err(error);
+            }
+            tracing::error!(error = %in_full(&error), "the store failed and is opened again");
+            if *stop.borrow() {
+                return Err(error);
+            }
+            std::thread::sleep(delay);
+            delay = (delay * 2).min(REOPEN_DELAY_MAX);
+        }
+    }
+
+    fn serve_once(
+        &self,
+        state: &watch::Sender<GridState>,
+        stop: watch::Receiver<bool>,
+        has_served: &mut bool,
+    ) -> Result<(), StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|source| StoreError::Io {
+                doing: "start",
+                path: "the engine".into(),
+                source,
+            })?;
+        let (log, parts) = self.open()?;
+        let result = runtime.block_on(async {
+            let engine = Engine::new(self.options.engine.clone(), parts);
+            *has_served = true;
+            state.send_replace(GridState::Serving(engine.handle()));
+            engine.run(stop).await
+        });
+        // Others may still hold the store; the directory must be free before it is opened again.
+        log.close();
+        result
+    }
+
+    /// Opens log and view, and folds what the view has not seen.
+    fn open(&self) -> Result<(Arc<Log>, Parts), StoreError> {
+        let disk = RealDisk::new(&self.options.data).map_err(|source| StoreError::Io {
+            doing: "open",
+            path: self.options.data.display().to_string(),
+            source,
+        })?;
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let clock = Arc::clone(&self.clock);
+        let issue: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || {
+            clock
+                .get()
+                .expect("the clock is set before anything is written")
+                .now()
+                .timestamp
+        });
+        let recovered = Log::open(Arc::clone(&disk), self.options.log.clone(), issue)?;
+        self.clock
+            .get_or_init(|| SystemClock::new(recovered.clock_high_water()));
+        let (store_id, epoch) = (recovered.store_id(), recovered.epoch());
+        let table = Arc::new(LsmTable::open(&self.options.data.join("view"))?);
+        let view_options = ViewOptions {
+            store_id,
+            epoch,
+            terminal_records_max: self.options.terminal_records_max,
+        };
+        let mut view = View::open(table, disk.as_ref(), view_options)?;
+        if view.mark() > recovered.end() {
+            return Err(StoreError::ViewAhead {
+                stamp: view.mark(),
+                end: recovered.end(),
+            });
+        }
+        loop {
+            let groups = recovered.groups(view.mark(), REPLAY_BYTES)?;
+            if groups.is_empty() {
+                break;
+            }
+            for group in &groups {
+                view.fold(group)?;
+            }
+        }
+        let log = Arc::new(recovered.start(&view.next_seqs()));
+        let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
+        let parts = Parts {
+            store,
+            view,
+            disk,
+            clock: Arc::new(SharedClock(Arc::clone(&self.clock))),
+            client: Arc::clone(&self.client),
+            guard: Arc::clone(&self.guard),
+            store_id,
+            epoch,
+            spawner: self.spawner.clone(),
+        };
+        Ok((log, parts))
+    }
+}
+
+struct SharedClock(Arc<OnceLock<SystemClock>>);
+
+impl Clock for SharedClock {
+    fn now(&self) -> hedgerow_core::time::Now {
+        self.0
+            .get()
+            .expect("the clock is set when the store is opened")
+            .now()
+    }
+}
+
+/// Whether a failure may be gone when the store is opened again. Damage is not.
+fn may_pass(error: &StoreError) -> bool {
+    match error {
+        StoreError::Closed | StoreError::Io { .. } | StoreError::View { .. } => true,
+        // Another server may have taken the directory only while this one had let go of it.
+        _ => false,
+    }
+}
+
+/// An error with everything behind it.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,26 @@
+//! The engine of one node: follows the log, matches every event once, attempts deliveries, settles them.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`grid`] | opens the store, runs the engine on it, opens it again when it fails |
+//! | [`engine`] | the loop: folds durable records into the view, starts attempts, records what became of them |
+//! | [`command`] | what the admin API asks of the engine |
+//! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
+//! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
+//! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
+//! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
+//! | [`note`] | what observers are told of each attempt |
+//! | [`settings`] | everything that can be tuned |
+//!
+//! The rules themselves (when, whether, what it means) are `hedgerow-core`'s. A subscriber's 503 is not an error here;
+//! an `Err` means that the engine could not do its own part, and it is started again from disk.
+
+mod attempt;
+pub mod command;
+mod endpoints;
+pub mod engine;
+pub mod grid;
+pub mod note;
+mod plan;
+mod runner;
+pub mod settings;

@@ -1,0 +1,81 @@
+//! What an attempt needs of its subscription. Made when the subscription is declared or changed, read when an attempt is
+//! made: endpoint, headers, timeout and policy are never versioned by position (ED-085).
+
+use std::time::Duration;
+
+use hedgerow_core::filter::Filter;
+use hedgerow_core::outcome::{DestinationKind, Overrides};
+use hedgerow_core::retry::RetryPolicy;
+use hedgerow_core::spec::Destination;
+use hedgerow_io::http::Target;
+use hedgerow_store::catalog::{Subscription, Topic};
+
+/// What an attempt needs of its subscription.
+pub(crate) struct Plan {
+    pub(crate) topic_name: String,
+    pub(crate) subscription_name: String,
+    pub(crate) target: Target,
+    /// Path and query of the endpoint, sent unchanged (ED-121).
+    pub(crate) path_and_query: http::uri::PathAndQuery,
+    pub(crate) kind: DestinationKind,
+    pub(crate) policy: RetryPolicy,
+    pub(crate) overrides: Overrides,
+    pub(crate) response_timeout: Duration,
+    /// Each with the first event it decides about, ascending (ED-085).
+    filters: Vec<(u64, Filter)>,
+}
+
+/// An endpoint that cannot be sent to. Refused when a subscription is declared; met again only if the rules for
+/// endpoints became stricter since.
+#[derive(Debug, thiserror::Error)]
+#[error("endpoint of subscription \"{subscription}\" cannot be used: {reason}")]
+pub(crate) struct PlanError {
+    pub(crate) subscription: String,
+    pub(crate) reason: String,
+}
+
+impl Plan {
+    pub(crate) fn new(topic: &Topic, subscription: &Subscription) -> Result<Self, PlanError> {
+        let refused = |reason: String| PlanError {
+            subscription: subscription.name.as_str().to_owned(),
+            reason,
+        };
+        let Destination::WebHook { endpoint_url } = &subscription.spec.destination;
+        let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
+        let target = Target::from_url(&url).map_err(|e| refused(e.to_string()))?;
+        let path_and_query = url[url::Position::BeforePath..url::Position::AfterQuery]
+            .parse()
+            .map_err(|e: http::uri::InvalidUri| refused(e.to_string()))?;
+        let filters = subscription
+            .filters
+            .iter()
+            .map(|version| (version.from_seq, Filter::new(&version.filter)))
+            .collect();
+        Ok(Self {
+            topic_name: topic.name.as_str().to_owned(),
+            subscription_name: subscription.name.as_str().to_owned(),
+            target,
+            path_and_query,
+            kind: subscription.spec.destination.kind(),
+            policy: subscription.spec.retry_policy,
+            overrides: subscription.spec.overrides.clone(),
+            response_timeout: subscription.spec.response_timeout,
+            filters,
+        })
+    }
+
+    /// Whether both send to the same URL.
+    pub(crate) fn is_same_endpoint(&self, other: &Self) -> bool {
+        self.target == other.target && self.path_and_query == other.path_and_query
+    }
+
+    /// Whether the filter in force at the event wants it.
+    pub(crate) fn wants(&self, seq: u64, event_type: &str, subject: &str) -> bool {
+        let version = self
+            .filters
+            .iter()
+            .rev()
+            .find(|(from_seq, _)| *from_seq <= seq);
+        version.is_some_and(|(_, filter)| filter.matches(event_type, subject).is_ok())
+    }
+}

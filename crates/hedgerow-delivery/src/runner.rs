@@ -1,0 +1,329 @@
+//! What is known about the deliveries of one subscription between two looks at the clock: which wait for their first
+//! attempt, which are due soon, which are in flight, which exchanges are open late.
+//!
+//! Decides which delivery is next. Does not read the log, write records or speak HTTP; [`crate::engine`] does. Holds
+//! positions, never bytes (design D6).
+//!
+//! ```text
+//!            offer                next                    report
+//!  (log) ----------> waiting ----------------> in flight ----------> settled, or dead
+//!                                 ^                 |
+//!                                 |                 | failed; the record became durable
+//!                                due <--------------+        (ED-207: only then is it put here)
+//!                                 ^
+//!                                 | refill from the view's due index, up to the horizon
+//! ```
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::record::{IN_FLIGHT, Progress};
+use hedgerow_store::view::{BEHIND_IN_FLIGHT, DueDelivery};
+use tokio::task::AbortHandle;
+
+use crate::plan::Plan;
+
+/// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
+/// the reader and is read for from its own cursor.
+pub(crate) const WAITING_MAX: usize = 4096;
+/// Rows of the due index of one subscription that are held in memory after a refill; up to twice as many before the
+/// latest ones are let go again.
+pub(crate) const DUE_ROWS_MAX: usize = 8192;
+
+/// A place in the due index of one subscription.
+pub(crate) type DueKey = (Timestamp, u64);
+
+/// The deliveries of one subscription.
+pub(crate) struct Runner {
+    pub(crate) id: SubscriptionId,
+    pub(crate) topic: TopicId,
+    /// Read at the time of each attempt.
+    pub(crate) plan: Arc<Plan>,
+    /// The first event that was not offered yet.
+    pub(crate) read_to: u64,
+    waiting: VecDeque<Waiting>,
+    due: BTreeMap<DueKey, Progress>,
+    /// Every row of the due index up to here is in `due`; rows behind it are only in the view.
+    horizon: DueKey,
+    flights: HashMap<u64, Flight>,
+    late: HashMap<u64, Late>,
+    /// Successes whose record is not durable yet: what a crash would send again.
+    pub(crate) unsettled_successes: u64,
+    /// Whether it stands in the queue of its endpoint.
+    pub(crate) is_queued: bool,
+}
+
+/// A delivery that was never attempted.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    seq: u64,
+    published: Timestamp,
+}
+
+/// What is next for a subscription.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Next {
+    pub(crate) seq: u64,
+    /// P of ED-203.
+    pub(crate) published: Timestamp,
+    /// When it became due.
+    pub(crate) due: Timestamp,
+    /// The attempts so far; `None` before the first.
+    pub(crate) progress: Option<Progress>,
+}
+
+/// An attempt, or the reading of an event that has expired.
+pub(crate) struct Flight {
+    /// Whether it is an attempt.
+    pub(crate) is_attempt: bool,
+    /// With this attempt counted; `None` if the delivery ends without one.
+    pub(crate) progress: Option<Progress>,
+    /// The row it stands under in the view once its start is folded: [`IN_FLIGHT`], or the due time of a delivery that
+    /// is being ended without another attempt; `None` if it was never begun.
+    pub(crate) row: Option<Timestamp>,
+    /// An earlier exchange of the same delivery succeeded late: this one's result decides nothing.
+    pub(crate) is_settled: bool,
+    /// Ends the attempt's task.
+    pub(crate) abort: AbortHandle,
+}
+
+/// Exchanges of one delivery that are open after their timeout (ED-178).
+struct Late {
+    exchanges: Vec<AbortHandle>,
+    /// The row the delivery stands under now.
+    row: Timestamp,
+}
+
+impl Runner {
+    pub(crate) fn new(id: SubscriptionId, topic: TopicId, plan: Arc<Plan>, read_to: u64) -> Self {
+        Self {
+            id,
+            topic,
+            plan,
+            read_to,
+            waiting: VecDeque::new(),
+            due: BTreeMap::new(),
+            horizon: BEHIND_IN_FLIGHT,
+            flights: HashMap::new(),
+            late: HashMap::new(),
+            unsettled_successes: 0,
+            is_queued: false,
+        }
+    }
+
+    /// Whether another delivery may wait in memory.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    /// Whether so little waits that reading on is worth while.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.waiting.len() <= WAITING_MAX / 2
+    }
+
+    /// Takes a delivery that the filter wants.
+    pub(crate) fn offer(&mut self, seq: u64, published: Timestamp) {
+        self.waiting.push_back(Waiting { seq, published });
+    }
+
+    /// The first event that was not attempted yet and may have to be.
+    pub(crate) fn cursor(&self) -> u64 {
+        self.waiting
+            .front()
+            .map_or(self.read_to, |waiting| waiting.seq)
+    }
+
+    /// Takes the delivery that has been due for longest, if one is due.
+    pub(crate) fn take_next(&mut self, now: Timestamp) -> Option<Next> {
+        let retry = self
+            .due
+            .first_key_value()
+            .map(|(key, _)| *key)
+            .filter(|key| key.0 <= now);
+        let first = self
+            .waiting
+            .front()
+            .map(|waiting| (waiting.published, waiting.seq));
+        let is_retry = match (retry, first) {
+            (None, None) => return None,
+            (Some(retry), Some(first)) => retry <= first,
+            (retry, None) => retry.is_some(),
+            (None, Some(_)) => false,
+        };
+        if is_retry {
+            let ((due, seq), progress) = self.due.pop_first()?;
+            return Some(Next {
+                seq,
+                published: progress.published,
+                due,
+                progress: Some(progress),
+            });
+        }
+        let Waiting { seq, published } = self.waiting.pop_front()?;
+        Some(Next {
+            seq,
+            published,
+            due: published,
+            progress: None,
+        })
+    }
+
+    /// Whether something is due now.
+    pub(crate) fn has_next(&self, now: Timestamp) -> bool {
+        !self.waiting.is_empty()
+            || self
+                .due
+                .first_key_value()
+                .is_some_and(|(key, _)| key.0 <= now)
+    }
+
+    /// When the next delivery in memory is due.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first_key_value().map(|(key, _)| key.0)
+    }
+
+    /// Takes note of a row of the due index that became durable, if it lies within the horizon.
+    pub(crate) fn note_due(&mut self, due: Timestamp, seq: u64, progress: Progress) {
+        if (due, seq) <= self.horizon {
+            self.due.insert((due, seq), progress);
+            self.let_go_of_latest();
+        }
+    }
+
+    /// The delivery that stood under this row is final.
+    pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
+        self.due.remove(&(due, seq));
+    }
+
+    /// Where a refill goes on, `None` if everything is in memory.
+    pub(crate) fn horizon(&self) -> Option<DueKey> {
+        (self.horizon.0 < Timestamp::MAX).then_some(self.horizon)
+    }
+
+    /// Adds the rows that follow the horizon, and moves it.
+    pub(crate) fn refill(&mut self, rows: Vec<DueDelivery>, horizon: DueKey) {
+        for row in rows {
+            self.due.insert((row.due, row.seq), row.progress);
+        }
+        self.horizon = self.horizon.max(horizon);
+        self.let_go_of_latest();
+    }
+
+    fn let_go_of_latest(&mut self) {
+        if self.due.len() <= 2 * DUE_ROWS_MAX {
+            return;
+        }
+        while self.due.len() > DUE_ROWS_MAX {
+            self.due.pop_last();
+        }
+        if let Some((last, _)) = self.due.last_key_value() {
+            self.horizon = *last;
+        }
+    }
+
+    /// Rows of the due index in memory.
+    pub(crate) fn due_len(&self) -> usize {
+        self.due.len()
+    }
+
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    pub(crate) fn late_exchanges(&self) -> usize {
+        self.late.values().map(|late| late.exchanges.len()).sum()
+    }
+
+    /// Notes that an attempt runs.
+    pub(crate) fn take_off(&mut self, seq: u64, flight: Flight) {
+        if let Some(late) = self.late.get_mut(&seq) {
+            late.row = IN_FLIGHT;
+        }
+        self.flights.insert(seq, flight);
+    }
+
+    /// The attempt of this delivery ended.
+    pub(crate) fn land(&mut self, seq: u64) -> Option<Flight> {
+        self.flights.remove(&seq)
+    }
+
+    /// Everything in flight, for ending it.
+    pub(crate) fn land_all(&mut self) -> Vec<(u64, Flight)> {
+        let mut flights: Vec<_> = self.flights.drain().collect();
+        flights.sort_unstable_by_key(|(seq, _)| *seq);
+        flights
+    }
+
+    /// Notes where the delivery stands now in the view, for a late success.
+    pub(crate) fn moved_to(&mut self, seq: u64, row: Timestamp) {
+        if let Some(late) = self.late.get_mut(&seq) {
+            late.row = row;
+        }
+    }
+
+    /// Keeps the exchange of an attempt that timed out open (ED-178). `row` is where the delivery stands now.
+    pub(crate) fn keep_open(&mut self, seq: u64, exchange: AbortHandle, row: Timestamp) {
+        let late = self.late.entry(seq).or_insert_with(|| Late {
+            exchanges: Vec::new(),
+            row,
+        });
+        late.row = row;
+        late.exchanges.push(exchange);
+    }
+
+    /// One late exchange of the delivery closed without a success.
+    pub(crate) fn late_closed(&mut self, seq: u64) {
+        if let Some(late) = self.late.get_mut(&seq) {
+            late.exchanges.retain(|exchange| !exchange.is_finished());
+            if late.exchanges.is_empty() {
+                self.late.remove(&seq);
+            }
+        }
+    }
+
+    /// A late exchange succeeded: takes the delivery off and returns the row it stands under, `None` if it is final
+    /// already.
+    pub(crate) fn settle_late(&mut self, seq: u64) -> Option<Timestamp> {
+        let late = self.late.remove(&seq)?;
+        self.due.remove(&(late.row, seq));
+        if let Some(flight) = self.flights.get_mut(&seq) {
+            flight.is_settled = true;
+        }
+        Some(late.row)
+    }
+
+    /// The delivery is final: its late exchanges may end as they like, nobody listens (ED-178).
+    pub(crate) fn forget_late(&mut self, seq: u64) {
+        self.late.remove(&seq);
+    }
+
+    /// The deliveries in flight, in no order.
+    pub(crate) fn flight_seqs(&self) -> impl Iterator<Item = u64> + '_ {
+        self.flights.keys().copied()
+    }
+
+    /// Ends every late exchange.
+    pub(crate) fn abort_late_exchanges(&mut self) {
+        let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
+        exchanges.for_each(|exchange| exchange.abort());
+    }
+
+    /// Ends the oldest late exchange there is.
+    pub(crate) fn abort_a_late_exchange(&mut self) {
+        let Some(seq) = self.late.keys().min().copied() else {
+            return;
+        };
+        if let Some(late) = self.late.get_mut(&seq) {
+            late.exchanges.remove(0).abort();
+            if late.exchanges.is_empty() {
+                self.late.remove(&seq);
+            }
+        }
+    }
+}

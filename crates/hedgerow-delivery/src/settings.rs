@@ -1,0 +1,53 @@
+//! Everything about the engine that can be tuned. Plain values; the defaults are the specification's (ED-004).
+
+use std::time::Duration;
+
+use hedgerow_core::credit::CreditSettings;
+use hedgerow_core::limits;
+use hedgerow_core::retry::RetrySettings;
+
+/// Settings of an engine.
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// The schedule and what outcomes mean.
+    pub retry: RetrySettings,
+    /// Attempts at one endpoint at a time.
+    pub credits: CreditSettings,
+    /// Attempts at a time over all endpoints.
+    pub attempts_max: usize,
+    /// Successes of one subscription that may wait for their record to be durable: what a crash sends again, beside
+    /// the attempts in flight (design D5).
+    pub unsettled_successes_max: u64,
+    /// Exchanges of one subscription that stay open after their timeout (ED-180).
+    pub late_exchanges_per_subscription_max: usize,
+    /// The same over all subscriptions.
+    pub late_exchanges_max: usize,
+    /// How often the reader's place is written down while events come.
+    pub read_interval: Duration,
+    /// How often the view is written down while it changes.
+    pub checkpoint_interval: Duration,
+    /// Memory of changes of the view at which it is written down earlier.
+    pub checkpoint_bytes: usize,
+    /// How long running attempts may take to end when the server stops.
+    pub drain: Duration,
+    /// Whether the name goes out in upper case in `aeg-subscription-name` (ED section 3.3).
+    pub subscription_name_upper_case: bool,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self {
+            retry: RetrySettings::default(),
+            credits: CreditSettings::default(),
+            attempts_max: 4096,
+            unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,
+            late_exchanges_per_subscription_max: limits::LATE_EXCHANGES_PER_SUBSCRIPTION_MAX,
+            late_exchanges_max: limits::LATE_EXCHANGES_MAX,
+            read_interval: Duration::from_secs(1),
+            checkpoint_interval: Duration::from_secs(5),
+            checkpoint_bytes: 16 * 1024 * 1024,
+            drain: Duration::from_secs(25),
+            subscription_name_upper_case: true,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What is declared, and what a change does to deliveries that run.
+
+use std::time::Duration;
+
+use hedgerow_delivery::command::{Command, CommandError, KeyName};
+use serde_json::json;
+
+use crate::world::{Meet, World};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn declaring_the_same_again_changes_nothing() {
+    let world = World::new(|_, _| Meet::status(200)).await;
+    let first = world.topic("orders").await;
+    assert_eq!(world.topic("Orders").await, first, "names ignore case");
+    let a = world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let b = world
+        .subscribe("orders", "THE-SUB", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(a.subscription.id, b.subscription.id);
+}
+
+/// Each topic has two keys, independently regenerable (ED-014).
+#[tokio::test(start_paused = true)]
+async fn one_key_changes_without_the_other() {
+    let world = World::new(|_, _| Meet::status(200)).await;
+    world.topic("orders").await;
+    let before = world.handle.topics()["orders"].keys.clone();
+    let asked = world.handle.ask(|answer| Command::RegenerateKey {
+        name: "orders".to_owned(),
+        key: KeyName::Key1,
+        answer,
+    });
+    let after = asked.await.unwrap();
+    assert_ne!(before.key1, after.key1);
+    assert_eq!(before.key2, after.key2);
+    assert_eq!(world.handle.topics()["orders"].keys, after);
+}
+
+/// FC-15: an endpoint that no attempt could reach is refused when it is declared, in the words of the rule.
+#[tokio::test(start_paused = true)]
+async fn a_closed_address_is_refused_at_once() {
+    let world = World::new(|_, _| Meet::status(200)).await;
+    world.topic("orders").await;
+    for host in ["127.0.0.1", "[::1]", "169.254.169.254", "2130706433"] {
+        let destination = json!({"destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": format!("https://{host}/hook")}}});
+        let refused = world.subscribe("orders", "the-sub", destination).await;
+        let Err(CommandError::Invalid(error)) = refused else {
+            panic!("{host}: {refused:?}")
+        };
+        assert_eq!(error.field, "destination.properties.endpointUrl", "{host}");
+    }
+    let missing = world.subscribe("nowhere", "the-sub", json!({})).await;
+    assert!(
+        matches!(missing, Err(CommandError::NotFound { what: "topic", .. })),
+        "{missing:?}"
+    );
+}
+
+/// ED-189: a running attempt to an endpoint that was replaced is cancelled; the delivery goes to the new one.
+#[tokio::test(start_paused = true)]
+async fn a_new_endpoint_gets_what_the_old_one_had() {
+    let world = World::new(|_, attempt| {
+        if attempt == 0 {
+            Meet::Silence
+        } else {
+            Meet::status(200)
+        }
+    })
+    .await;
+    let topic = world.topic("orders").await;
+    let before = world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    let destination = json!({"destination": {"endpointType": "WebHook",
+        "properties": {"endpointUrl": "https://the-sub.example/new"}}});
+    let after = world
+        .subscribe("orders", "the-sub", destination)
+        .await
+        .unwrap();
+    assert_eq!(before.subscription.id, after.subscription.id);
+    world.settle().await;
+    let seen = world.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[1].delivery_count, 1, "the cancelled attempt counts");
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-172: what is owed to a subscription that is deleted is dropped with it, also what was in flight.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_subscription_is_attempted_no_more() {
+    let world = World::new(|_, _| Meet::status(500)).await;
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1", "e2"]).await;
+    world.settle().await;
+    world.unsubscribe("orders", "the-sub").await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(1000)).await;
+    assert_eq!(world.seen().len(), 2);
+}
+
+/// Section 3.3: the headers of a delivery in Event Grid schema, and FC-01: `data` passes through byte for byte.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_carries_its_headers_and_its_data() {
+    let world = World::new(|_, attempt| Meet::status(if attempt == 0 { 500 } else { 200 })).await;
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1"]).await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(11)).await;
+    let seen = world.seen();
+    assert_eq!(seen.len(), 2);
+    for (request, count) in seen.iter().zip(["0", "1"]) {
+        let headers = &request.headers;
+        assert_eq!(headers["aeg-event-type"], "Notification");
+        assert_eq!(headers["aeg-subscription-name"], "THE-SUB");
+        assert_eq!(headers["aeg-delivery-count"], count);
+        assert_eq!(headers["aeg-metadata-version"], "1");
+        assert_eq!(headers["aeg-data-version"], "1.0");
+        assert_eq!(headers["content-type"], "application/json; charset=utf-8");
+        assert_eq!(headers["content-length"], request.body.len().to_string());
+        assert!(
+            request.body.contains(r#""data":{"amount": 1.10}"#),
+            "{}",
+            request.body
+        );
+    }
+    assert_eq!(
+        seen[0].headers["aeg-output-event-id"],
+        seen[1].headers["aeg-output-event-id"]
+    );
+}

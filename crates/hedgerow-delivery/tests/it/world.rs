@@ -1,0 +1,450 @@
+//! A grid in one thread, on tokio's paused clock: publish, let time pass, see who was asked what and when.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hedgerow_core::event::{Data, Event};
+use hedgerow_core::position::TopicId;
+use hedgerow_core::retry::Jitter;
+use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::EngineHandle;
+use hedgerow_delivery::command::{Command, CommandError, SubscriptionInfo, TerminalQuery};
+use hedgerow_delivery::engine::{Engine, Parts};
+use hedgerow_delivery::settings::EngineSettings;
+use hedgerow_io::clock::{Clock, TokioClock};
+use hedgerow_io::http::scripted::{ScriptedNetwork, serve};
+use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectError};
+use hedgerow_store::disk::Disk;
+use hedgerow_store::disk::real::RealDisk;
+use hedgerow_store::memory::MemoryStore;
+use hedgerow_store::record::PackedEvents;
+use hedgerow_store::view::table::MemoryTable;
+use hedgerow_store::view::{TerminalRecord, View, ViewOptions};
+use hedgerow_store::{Store, StoreError};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// 2030-01-02T03:04:05Z: P of every timeline.
+pub const START_MS: u64 = 1_893_553_445_000;
+const STORE_ID: [u8; 16] = [7; 16];
+
+/// What the receiver does with one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Meet {
+    /// Answers after a while.
+    Answer {
+        status: u16,
+        after: Duration,
+        retry_after: Option<String>,
+    },
+    /// Takes the request and says nothing.
+    Silence,
+    /// The name is not found.
+    NoName,
+    /// Nobody listens.
+    Refused,
+}
+
+impl Meet {
+    pub fn status(status: u16) -> Self {
+        Self::Answer {
+            status,
+            after: Duration::ZERO,
+            retry_after: None,
+        }
+    }
+
+    pub fn late(status: u16, seconds: u64) -> Self {
+        Self::Answer {
+            status,
+            after: Duration::from_secs(seconds),
+            retry_after: None,
+        }
+    }
+}
+
+/// One request the receiver got.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// Since the start of the world.
+    pub at: Duration,
+    pub host: String,
+    pub event_id: String,
+    pub delivery_count: u32,
+    pub headers: HashMap<String, String>,
+    pub body: String,
+}
+
+type Script = dyn Fn(&str, usize) -> Meet + Send + Sync;
+
+#[derive(Clone)]
+struct Receiver {
+    begun: tokio::time::Instant,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// Attempts so far, by host and event.
+    attempts: Arc<Mutex<HashMap<(String, String), usize>>>,
+    /// Attempts that met no receiver: they have no request, only a time.
+    refused: Arc<Mutex<Vec<Duration>>>,
+    script: Arc<Script>,
+}
+
+pub struct World {
+    pub store: Arc<MemoryStore>,
+    pub table: Arc<MemoryTable>,
+    pub handle: EngineHandle,
+    pub begun: tokio::time::Instant,
+    pub settings: EngineSettings,
+    receiver: Receiver,
+    clock: TokioClock,
+    epoch: u32,
+    stop: watch::Sender<bool>,
+    engine: JoinHandle<Result<(), StoreError>>,
+    folder: tempfile::TempDir,
+}
+
+/// The settings of the worked timelines: the specification's, without chance.
+pub fn settings() -> EngineSettings {
+    let mut settings = EngineSettings::default();
+    settings.retry.jitter = Jitter::OFF;
+    settings
+}
+
+impl World {
+    /// A world whose receiver meets attempt `n` (from 0) of the event with an id as the script says. Every host is the
+    /// receiver. An attempt that never reaches a request counts for the event named "refused".
+    pub async fn new(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> Self {
+        Self::with_settings(settings(), script).await
+    }
+
+    pub async fn with_settings(
+        settings: EngineSettings,
+        script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
+    ) -> Self {
+        let clock = TokioClock::new(Timestamp::from_millis(START_MS));
+        let store = Arc::new(MemoryStore::new(move || clock.now().timestamp));
+        let begun = tokio::time::Instant::now();
+        let receiver = Receiver {
+            begun,
+            seen: Arc::default(),
+            attempts: Arc::default(),
+            refused: Arc::default(),
+            script: Arc::new(script),
+        };
+        let table = Arc::new(MemoryTable::default());
+        let folder = tempfile::tempdir().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let engine = engine(&store, &table, &folder, &settings, clock, &receiver, 1);
+        let handle = engine.handle();
+        let engine = tokio::spawn(engine.run(stopped));
+        let epoch = 1;
+        Self {
+            store,
+            table,
+            handle,
+            begun,
+            settings,
+            receiver,
+            clock,
+            epoch,
+            stop,
+            engine,
+            folder,
+        }
+    }
+
+    /// Ends the engine as a crash does, and starts another one over what is durable.
+    pub async fn crash(&mut self) {
+        self.store.close();
+        let ended = (&mut self.engine).await.expect("the engine does not panic");
+        assert!(ended.is_err(), "an engine whose store is gone fails");
+        self.store.reopen();
+        self.start();
+    }
+
+    /// Stops in order.
+    pub async fn stop(&mut self) {
+        self.stop.send_replace(true);
+        (&mut self.engine)
+            .await
+            .expect("the engine does not panic")
+            .expect("it stops in order");
+    }
+
+    pub fn start(&mut self) {
+        self.epoch += 1;
+        let (stop, stopped) = watch::channel(false);
+        self.stop = stop;
+        let engine = engine(
+            &self.store,
+            &self.table,
+            &self.folder,
+            &self.settings,
+            self.clock,
+            &self.receiver,
+            self.epoch,
+        );
+        self.handle = engine.handle();
+        self.engine = tokio::spawn(engine.run(stopped));
+    }
+
+    pub async fn topic(&self, name: &str) -> TopicId {
+        let name = name.parse().unwrap();
+        let spec = TopicSpec::default();
+        let asked = self
+            .handle
+            .ask(|answer| Command::PutTopic { name, spec, answer });
+        asked.await.unwrap().0.id
+    }
+
+    /// Declares a subscription; `more` are members of its declaration beside the destination.
+    pub async fn subscribe(
+        &self,
+        topic: &str,
+        name: &str,
+        more: serde_json::Value,
+    ) -> Result<SubscriptionInfo, CommandError> {
+        let mut spec = json!({"destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": format!("https://{name}.example/hook?code=secret")}}});
+        for (member, value) in more.as_object().expect("an object") {
+            spec[member] = value.clone();
+        }
+        let spec = SubscriptionSpec::check(&spec)
+            .expect("a valid declaration")
+            .spec;
+        let (topic, name) = (topic.to_owned(), name.parse().unwrap());
+        let asked = self.handle.ask(|answer| Command::PutSubscription {
+            topic,
+            name,
+            spec: Box::new(spec),
+            answer,
+        });
+        asked.await.map(|(info, _)| info)
+    }
+
+    pub async fn info(&self, topic: &str, name: &str) -> SubscriptionInfo {
+        let (topic, name) = (topic.to_owned(), name.to_owned());
+        let asked = self.handle.ask(|answer| Command::Subscription {
+            topic,
+            name,
+            answer,
+        });
+        asked.await.unwrap()
+    }
+
+    pub async fn unsubscribe(&self, topic: &str, name: &str) {
+        let (topic, name) = (topic.to_owned(), name.to_owned());
+        let asked = self.handle.ask(|answer| Command::DeleteSubscription {
+            topic,
+            name,
+            answer,
+        });
+        asked.await.unwrap();
+    }
+
+    pub async fn terminal_records(&self) -> Vec<TerminalRecord> {
+        let query = TerminalQuery {
+            limit: 1000,
+            ..TerminalQuery::default()
+        };
+        let asked = self
+            .handle
+            .ask(|answer| Command::TerminalRecords { query, answer });
+        asked
+            .await
+            .unwrap()
+            .records
+            .into_iter()
+            .map(|(_, record)| record)
+            .collect()
+    }
+
+    /// Publishes events with these ids and waits until they are durable.
+    pub async fn publish(&self, topic: TopicId, ids: &[&str]) {
+        self.store
+            .append(topic, packed(ids))
+            .unwrap()
+            .await
+            .unwrap();
+    }
+
+    /// Requests so far, in order of their time.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.receiver.seen.lock().unwrap().clone()
+    }
+
+    /// Ids of the requests so far.
+    pub fn seen_ids(&self) -> Vec<String> {
+        self.seen().into_iter().map(|seen| seen.event_id).collect()
+    }
+
+    /// Times of the attempts that found nobody.
+    pub fn refused(&self) -> Vec<Duration> {
+        self.receiver.refused.lock().unwrap().clone()
+    }
+
+    pub async fn sleep_until(&self, since_start: Duration) {
+        tokio::time::sleep_until(self.begun + since_start).await;
+    }
+
+    /// Lets everything happen that can happen without time passing.
+    pub async fn settle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+
+    /// ED-304 at a quiet moment, for a subscription.
+    pub async fn assert_balanced(&self, topic: &str, name: &str) {
+        let info = self.info(topic, name).await;
+        let counters = info.counters;
+        assert_eq!(
+            counters.matched,
+            counters.delivered + counters.dropped + info.pending - info.waiting,
+            "matched = delivered + dropped + pending: {info:?}"
+        );
+    }
+}
+
+pub fn packed(ids: &[&str]) -> PackedEvents {
+    let events: Vec<_> = ids.iter().map(|id| event(id)).collect();
+    PackedEvents::pack(&events)
+}
+
+pub fn event(id: &str) -> Event<'_> {
+    Event {
+        id: id.into(),
+        source: None,
+        event_type: "Orders.Created".into(),
+        subject: Some("/orders/1".into()),
+        time: Some("2030-01-02T03:04:05.1234567Z".into()),
+        data_version: Some("1.0".into()),
+        data_content_type: None,
+        data_schema: None,
+        extensions: Vec::new(),
+        data: Data::Json(r#"{"amount": 1.10}"#.into()),
+    }
+}
+
+fn engine(
+    store: &Arc<MemoryStore>,
+    table: &Arc<MemoryTable>,
+    folder: &tempfile::TempDir,
+    settings: &EngineSettings,
+    clock: TokioClock,
+    receiver: &Receiver,
+    epoch: u32,
+) -> Engine {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(folder.path()).unwrap());
+    let options = ViewOptions {
+        store_id: STORE_ID,
+        epoch,
+        terminal_records_max: 1000,
+    };
+    let mut view =
+        View::open(Arc::clone(table) as _, disk.as_ref(), options).expect("the view opens");
+    for group in store.groups(view.mark(), usize::MAX).unwrap() {
+        view.fold(&group).unwrap();
+    }
+    let client = Client::new(
+        Arc::new(network(receiver.clone())),
+        ClientOptions::default(),
+    );
+    let parts = Parts {
+        store: Arc::clone(store) as _,
+        view,
+        disk,
+        clock: Arc::new(clock),
+        client: Arc::new(client),
+        guard: Arc::new(AddressGuard::new([])),
+        store_id: STORE_ID,
+        epoch,
+        spawner: tokio::runtime::Handle::current(),
+    };
+    Engine::new(settings.clone(), parts)
+}
+
+fn network(receiver: Receiver) -> ScriptedNetwork {
+    ScriptedNetwork::new(Arc::new(move |target, stream| {
+        let attempts = receiver.refused.lock().unwrap().len();
+        let meet = (receiver.script)("refused", attempts);
+        if let Meet::NoName | Meet::Refused = meet {
+            receiver
+                .refused
+                .lock()
+                .unwrap()
+                .push(receiver.begun.elapsed());
+            let error = std::io::Error::other("scripted");
+            return Err(if meet == Meet::NoName {
+                ConnectError::Resolution(error)
+            } else {
+                ConnectError::Connect(error)
+            });
+        }
+        let receiver = receiver.clone();
+        let host = target.host().to_string();
+        serve(stream, move |request| {
+            answer(receiver.clone(), host.clone(), request)
+        });
+        Ok(())
+    }))
+}
+
+fn answer(
+    receiver: Receiver,
+    host: String,
+    request: http::Request<Bytes>,
+) -> impl Future<Output = http::Response<Bytes>> {
+    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let headers: HashMap<_, _> = request
+        .headers()
+        .iter()
+        .map(|(name, value)| (name.to_string(), text(value)))
+        .collect();
+    let body = String::from_utf8(request.body().to_vec()).expect("a JSON body");
+    let parsed: serde_json::Value = serde_json::from_str(&body).expect("a JSON body");
+    let event_id = parsed[0]["id"]
+        .as_str()
+        .expect("an event with an id")
+        .to_owned();
+    let delivery_count = headers["aeg-delivery-count"].parse().expect("a number");
+    let at = receiver.begun.elapsed();
+    let mut attempts = receiver.attempts.lock().unwrap();
+    let attempt = attempts
+        .entry((host.clone(), event_id.clone()))
+        .or_default();
+    let meet = (receiver.script)(&event_id, *attempt);
+    *attempt += 1;
+    drop(attempts);
+    let seen = Seen {
+        at,
+        host,
+        event_id,
+        delivery_count,
+        headers,
+        body,
+    };
+    receiver.seen.lock().unwrap().push(seen);
+    async move {
+        match meet {
+            Meet::Answer {
+                status,
+                after,
+                retry_after,
+            } => {
+                tokio::time::sleep(after).await;
+                let mut response = http::Response::new(Bytes::new());
+                *response.status_mut() = status.try_into().expect("a status");
+                if let Some(value) = retry_after {
+                    response
+                        .headers_mut()
+                        .insert("retry-after", value.parse().unwrap());
+                }
+                response
+            }
+            _ => std::future::pending().await,
+        }
+    }
+}

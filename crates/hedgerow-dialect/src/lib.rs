@@ -1,0 +1,11 @@
+//! Spells events: from what a vendor's clients publish to the inner [`Event`](hedgerow_core::event::Event), and from
+//! there to what a vendor's receivers expect. Pure text work: no input or output, no clock, no decision about delivery.
+//!
+//! One module per dialect, each with the same files: `decode` (headers and body to events), `encode` (events to headers
+//! and body), `error` (the vendor's error body).
+//!
+//! | module | dialect |
+//! | --- | --- |
+//! | [`event_grid`] | the Event Grid schema over HTTP |
+
+pub mod event_grid;

@@ -1,0 +1,79 @@
+//! What a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
+
+use hedgerow_dialect::event_grid::{Request, decode, encode};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::cases::{Case, Run, members, run};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    from: String,
+    to: String,
+    event_text: Option<String>,
+    topic_path: Option<String>,
+    domain: Option<String>,
+    // The rest is for other schemas.
+    #[allow(dead_code)]
+    headers: Option<Value>,
+    #[allow(dead_code)]
+    body: Option<String>,
+    #[allow(dead_code)]
+    body_base64: Option<String>,
+    #[allow(dead_code)]
+    mapping: Option<Value>,
+    #[allow(dead_code)]
+    publish_time: Option<String>,
+    #[allow(dead_code)]
+    generated_id: Option<String>,
+}
+
+#[test]
+fn convert_cases() {
+    run("convert", &[], check);
+}
+
+fn check(case: &Case) -> Run {
+    let input: Input = case.input();
+    if input.from != "EventGridSchema" || input.to != "EventGridSchema" {
+        return Run::Skipped("needs other schemas (ED-037 to ED-056, ED-130 to ED-137)");
+    }
+    if input.domain.is_some() {
+        return Run::Skipped("needs domains (ED-072)");
+    }
+    let body = format!("[{}]", input.event_text.unwrap());
+    let topic_path = input.topic_path.unwrap();
+    let request = Request {
+        content_type: None,
+        topic_path: &topic_path,
+    };
+    let events = decode(body.as_bytes(), &request).unwrap();
+    let delivered = encode(&events[0], &topic_path);
+    let delivered = std::str::from_utf8(&delivered).unwrap();
+    let (data_text, members_but_data) = parts(delivered);
+    Run::Result(members(json!({
+        "accepted": true,
+        "members": members_but_data,
+        "data_text": data_text,
+    })))
+}
+
+/// The data as text, and all other members.
+fn parts(body: &str) -> (Option<String>, Map<String, Value>) {
+    #[derive(Deserialize)]
+    struct Data<'a> {
+        #[serde(borrow, default, deserialize_with = "present")]
+        data: Option<&'a RawValue>,
+    }
+    let [data]: [Data<'_>; 1] = serde_json::from_str(body).unwrap();
+    let [mut members]: [Map<String, Value>; 1] = serde_json::from_str(body).unwrap();
+    members.remove("data");
+    (data.data.map(|data| data.get().to_owned()), members)
+}
+
+/// `null` is data too.
+fn present<'a, D: serde::Deserializer<'a>>(json: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(json).map(Some)
+}

@@ -1,0 +1,10 @@
+//! Tests of the crate's promises: against servers on loopback that misbehave, and on a paused clock.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod address;
+mod guarded;
+mod loopback;
+mod misbehaving;
+mod paused;
+mod server;

@@ -1,0 +1,119 @@
+//! Topics and their keys.
+
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use hedgerow_core::name::TopicName;
+use hedgerow_core::spec::TopicSpec;
+use hedgerow_delivery::command::{Command, KeyName};
+use hedgerow_store::catalog::{Topic, TopicKeys};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::json_body;
+use crate::error::ApiError;
+use crate::public_url::PublicUrl;
+use crate::state::SharedApp;
+
+pub async fn put(
+    State(app): State<SharedApp>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let name: TopicName = name.parse()?;
+    let spec = TopicSpec::check(&json_body(&app, request).await?)?.spec;
+    let engine = app.engine()?;
+    let (topic, is_new) = engine
+        .ask(|answer| Command::PutTopic { name, spec, answer })
+        .await?;
+    let status = if is_new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((status, Json(shown(&topic, &app.public_url))))
+}
+
+pub async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, ApiError> {
+    let topics = app
+        .engine()?
+        .ask(|answer| Command::Topics { answer })
+        .await?;
+    let value: Vec<Value> = topics
+        .iter()
+        .map(|topic| shown(topic, &app.public_url))
+        .collect();
+    Ok(Json(json!({ "value": value })))
+}
+
+pub async fn get(
+    State(app): State<SharedApp>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let topic = app
+        .engine()?
+        .ask(|answer| Command::Topic { name, answer })
+        .await?;
+    Ok(Json(shown(&topic, &app.public_url)))
+}
+
+pub async fn delete(
+    State(app): State<SharedApp>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    app.engine()?
+        .ask(|answer| Command::DeleteTopic { name, answer })
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn list_keys(
+    State(app): State<SharedApp>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let topic = app
+        .engine()?
+        .ask(|answer| Command::Topic { name, answer })
+        .await?;
+    Ok(Json(shown_keys(&topic.keys)))
+}
+
+pub async fn regenerate_key(
+    State(app): State<SharedApp>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let key = key_name(&json_body(&app, request).await?)?;
+    let engine = app.engine()?;
+    let keys = engine
+        .ask(|answer| Command::RegenerateKey { name, key, answer })
+        .await?;
+    Ok(Json(shown_keys(&keys)))
+}
+
+fn key_name(body: &Value) -> Result<KeyName, ApiError> {
+    let members = body.as_object();
+    let name = members
+        .filter(|members| members.len() == 1)
+        .and_then(|m| m.get("keyName"));
+    match name.and_then(Value::as_str) {
+        Some("key1") => Ok(KeyName::Key1),
+        Some("key2") => Ok(KeyName::Key2),
+        _ => Err(ApiError::invalid(
+            "keyName: must be \"key1\" or \"key2\", and the only member",
+            "send {\"keyName\":\"key1\"}",
+        )),
+    }
+}
+
+fn shown(topic: &Topic, public_url: &PublicUrl) -> Value {
+    let mut json = topic.spec.to_json();
+    json["name"] = json!(topic.name.as_str());
+    json["id"] = json!(topic.id.0);
+    json["endpoint"] = json!(public_url.topic_endpoint(topic.name.as_str()));
+    json["createdTime"] = json!(topic.created.to_string());
+    json
+}
+
+fn shown_keys(keys: &TopicKeys) -> Value {
+    json!({ "key1": keys.key1, "key2": keys.key2 })
+}

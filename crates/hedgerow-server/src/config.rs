@@ -1,0 +1,235 @@
+//! File and environment to a checked [`Config`].
+//!
+//! Two stages: what was written (`written`: each key with its place), then each setting is read by its row of one table
+//! (`settings`), which also says how it is shown. A key that no row has is an error with the nearest one as hint. All
+//! problems are found in one go.
+//!
+//! The defaults stand in `default.toml`, commented, and are those of the parts that the settings belong to.
+
+mod error;
+mod kinds;
+mod settings;
+mod written;
+
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hedgerow_delivery::settings::EngineSettings;
+use hedgerow_io::http::{ClientOptions, Network};
+use hedgerow_store::log::LogOptions;
+
+pub use self::error::{ConfigError, Place, Problem};
+use self::settings::SETTINGS;
+use self::written::Written;
+use crate::public_url::PublicUrl;
+
+/// Every setting with its default and what it means.
+pub const DEFAULT_TOML: &str = include_str!("default.toml");
+
+/// The prefix of environment variables that override settings: `HEDGEROW_STORE__BYTES_MAX` is `store.bytes_max`.
+pub const ENVIRONMENT_PREFIX: &str = "HEDGEROW_";
+
+/// Checked settings of a server, complete.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the server listens; port 0 for any free one.
+    pub listen: SocketAddr,
+    /// The data directory.
+    pub data: PathBuf,
+    /// Where publishers reach the server; `None` for what follows from `listen`.
+    pub public_url: Option<PublicUrl>,
+    /// Whether other machines may reach the server without TLS (ED-008).
+    pub insecure_http: bool,
+    /// How requests are taken.
+    pub http: HttpConfig,
+    /// Networks that endpoints may lie in although not everybody can reach them (design D11).
+    pub allow_networks: Vec<Network>,
+    /// `responseTimeoutSeconds` of subscriptions that do not say it, in whole seconds (ED-176).
+    pub response_timeout: Duration,
+    /// How deliveries are made.
+    pub engine: EngineSettings,
+    /// How endpoints are connected to.
+    pub client: ClientOptions,
+    /// How the log is kept.
+    pub store: LogOptions,
+    /// How many terminal records are kept; the oldest go first.
+    pub terminal_records_max: u64,
+    /// How log lines are written.
+    pub log_format: LogFormat,
+}
+
+/// How requests are taken.
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// Connections at a time; when they are used up, new ones wait. Fewer if descriptors are scarce.
+    pub connections_max: usize,
+    /// How long the head of a request may take, and how long a connection may idle.
+    pub header_timeout: Duration,
+    /// How long the body of a request may take.
+    pub body_timeout: Duration,
+    /// Bytes of published bodies in memory at a time.
+    pub bodies_bytes_max: usize,
+    /// How long connections get to end when the server stops.
+    pub close_timeout: Duration,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            connections_max: 4096,
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            bodies_bytes_max: 256 << 20,
+            close_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            data: PathBuf::from("./data"),
+            public_url: None,
+            insecure_http: false,
+            http: HttpConfig::default(),
+            allow_networks: Vec::new(),
+            response_timeout: Duration::from_secs(30),
+            engine: EngineSettings::default(),
+            client: ClientOptions::default(),
+            store: LogOptions::default(),
+            terminal_records_max: 100_000,
+            log_format: LogFormat::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The settings in force, as a file that gives them again. There are no secrets among them.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for setting in SETTINGS {
+            let (of, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
+            if of != section {
+                section = of;
+                text.extend(["\n[", section, "]\n"]);
+            }
+            text.extend([name, " = ", &(setting.show)(self), "\n"]);
+        }
+        text
+    }
+
+    /// Checks what no single setting says.
+    fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut problem = |key: &str, message: String| problems.push(Problem::of(key, message));
+        if let Err(error) = self.engine.retry.check() {
+            problem("retry", error.to_string());
+        }
+        let credits = self.engine.credits;
+        if !(credits.min..=credits.max).contains(&credits.start) {
+            let message = "must lie between endpoint_attempts_min and endpoint_attempts_max";
+            problem("delivery.endpoint_attempts_start", message.to_owned());
+        }
+        if self.store.bytes_max < u64::from(self.store.segment_bytes) * 4 {
+            problem(
+                "store.bytes_max",
+                "must be at least four times store.segment_bytes".to_owned(),
+            );
+        }
+        problems
+    }
+}
+
+/// Reads the file at `path` if there is one to read, then what `environment` overrides, and checks everything.
+///
+/// # Errors
+/// All problems that were found.
+pub fn load(
+    path: Option<&Path>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Config, ConfigError> {
+    let mut problems = Vec::new();
+    let mut written = Vec::new();
+    if let Some(path) = path {
+        match std::fs::read_to_string(path) {
+            Ok(text) => written::from_file(path, &text, &mut written, &mut problems),
+            Err(error) => problems.push(Problem::unreadable(path, &error)),
+        }
+    }
+    written::from_environment(environment, &mut written);
+    check(written, problems)
+}
+
+/// Reads the text of a file that is called `name` in messages.
+///
+/// # Errors
+/// All problems that were found.
+pub fn parse(name: &Path, text: &str) -> Result<Config, ConfigError> {
+    let (mut problems, mut written) = (Vec::new(), Vec::new());
+    written::from_file(name, text, &mut written, &mut problems);
+    check(written, problems)
+}
+
+fn check(written: Vec<Written>, mut problems: Vec<Problem>) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    for written in written {
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.key == written.key) else {
+            problems.push(settings::unknown(&written));
+            continue;
+        };
+        if let Err(message) = (setting.set)(&mut config, &written.value) {
+            problems.push(Problem::at(&written, message));
+        }
+    }
+    if problems.is_empty() {
+        problems = config.check();
+    }
+    if problems.is_empty() {
+        Ok(config)
+    } else {
+        Err(ConfigError { problems })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_file_gives_the_defaults_and_names_every_setting() {
+        let parsed = parse(Path::new("default.toml"), DEFAULT_TOML).unwrap();
+        assert_eq!(parsed.to_toml(), Config::default().to_toml());
+        for setting in SETTINGS {
+            let name = setting.key.rsplit('.').next().unwrap();
+            assert!(
+                DEFAULT_TOML
+                    .lines()
+                    .any(|line| line.starts_with(&format!("{name} = "))),
+                "{} is missing",
+                setting.key
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read() {
+        let shown = Config::default().to_toml();
+        let again = parse(Path::new("shown.toml"), &shown).unwrap();
+        assert_eq!(again.to_toml(), shown);
+    }
+}

@@ -1,0 +1,351 @@
+//! The table of settings: the only place that knows their keys, their bounds and where they go.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use hedgerow_core::limits;
+use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+
+use super::Config;
+use super::error::Problem;
+use super::kinds::{
+    Address, Count, Directory, Flag, Format, Kind, NameCase, Networks, Public, Size, Slots, Span,
+    Spans,
+};
+use super::written::{Value, Written};
+
+/// One setting.
+pub struct Setting {
+    /// With its sections: `store.bytes_max`.
+    pub key: &'static str,
+    /// Reads it into a configuration, or says what it must be.
+    pub set: fn(&mut Config, &Value) -> Result<(), String>,
+    /// Shows it as TOML.
+    pub show: fn(&Config) -> String,
+}
+
+/// Shared by the rows of the table: the key, its kind, and the member of [`Config`] that it sets.
+macro_rules! setting {
+    ($key:literal, $kind:expr, $($member:ident).+) => {
+        Setting {
+            key: $key,
+            set: |config, value| {
+                config.$($member).+ = $kind.read(value)?;
+                Ok(())
+            },
+            show: |config| $kind.show(&config.$($member).+),
+        }
+    };
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+const MIB: u64 = 1 << 20;
+
+/// A wait that may be none.
+const WAIT: Span = Span {
+    range: Duration::ZERO..=DAY,
+};
+/// A time that something has.
+const TIME: Span = Span {
+    range: Duration::from_millis(100)..=DAY,
+};
+/// What a subscription may declare (ED-176).
+const RESPONSE_TIMEOUT: Span = Span {
+    range: Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.start() as u64)
+        ..=Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.end() as u64),
+};
+const MANY: Count<usize> = Count(1..=1_000_000);
+const NONE_OR_MANY: Count<usize> = Count(0..=1_000_000);
+const ATTEMPTS: Count<u32> = Count(1..=100_000);
+const MEMORY: Size<usize> = Size::new(MIB..=64 << 30);
+
+const SEGMENT_BYTES: RangeInclusive<u64> = SEGMENT_BYTES_MIN as u64..=SEGMENT_BYTES_MAX as u64;
+
+/// Every setting, in the order in which they are shown: sections together.
+pub const SETTINGS: &[Setting] = &[
+    setting!("listen", Address, listen),
+    setting!("data", Directory, data),
+    setting!("public_url", Public, public_url),
+    setting!("insecure_http", Flag, insecure_http),
+    setting!("http.connections_max", MANY, http.connections_max),
+    setting!("http.header_timeout", TIME, http.header_timeout),
+    setting!("http.body_timeout", TIME, http.body_timeout),
+    setting!(
+        "http.bodies_bytes_max",
+        Size::<usize>::new(4 * MIB..=64 << 30),
+        http.bodies_bytes_max
+    ),
+    setting!("http.close_timeout", TIME, http.close_timeout),
+    setting!("delivery.allow_networks", Networks, allow_networks),
+    setting!(
+        "delivery.response_timeout",
+        RESPONSE_TIMEOUT,
+        response_timeout
+    ),
+    setting!("delivery.attempts_max", MANY, engine.attempts_max),
+    setting!(
+        "delivery.endpoint_attempts_start",
+        ATTEMPTS,
+        engine.credits.start
+    ),
+    setting!(
+        "delivery.endpoint_attempts_min",
+        ATTEMPTS,
+        engine.credits.min
+    ),
+    setting!(
+        "delivery.endpoint_attempts_max",
+        ATTEMPTS,
+        engine.credits.max
+    ),
+    setting!(
+        "delivery.unsettled_successes_max",
+        Count(1_u64..=1_000_000),
+        engine.unsettled_successes_max
+    ),
+    setting!(
+        "delivery.late_exchanges_per_subscription_max",
+        NONE_OR_MANY,
+        engine.late_exchanges_per_subscription_max
+    ),
+    setting!(
+        "delivery.late_exchanges_max",
+        NONE_OR_MANY,
+        engine.late_exchanges_max
+    ),
+    setting!(
+        "delivery.subscription_name_case",
+        NameCase,
+        engine.subscription_name_upper_case
+    ),
+    setting!("delivery.drain", WAIT, engine.drain),
+    setting!("delivery.connections_max", MANY, client.connections_max),
+    setting!(
+        "delivery.idle_connections_max",
+        NONE_OR_MANY,
+        client.idle_max
+    ),
+    setting!(
+        "delivery.idle_connections_per_endpoint_max",
+        NONE_OR_MANY,
+        client.idle_per_target_max
+    ),
+    setting!("delivery.idle_connection_time", TIME, client.idle_time_max),
+    setting!(
+        "delivery.response_head_bytes_max",
+        Size::<usize>::new(8192..=MIB),
+        client.head_bytes_max
+    ),
+    setting!(
+        "delivery.response_body_bytes_max",
+        Size::<usize>::new(0..=16 * MIB),
+        client.body_bytes_max
+    ),
+    setting!("delivery.response_body_time", TIME, client.body_time_max),
+    setting!("retry.slots", Spans, engine.retry.slots),
+    setting!("retry.repeat", TIME, engine.retry.repeat),
+    setting!("retry.slot_mode", Slots, engine.retry.slot_mode),
+    setting!(
+        "retry.jitter_percent",
+        Count(0_u32..=100),
+        engine.retry.jitter.percent
+    ),
+    setting!("retry.jitter_max", WAIT, engine.retry.jitter.max),
+    setting!(
+        "retry.latency_allowance",
+        WAIT,
+        engine.retry.latency_allowance
+    ),
+    setting!("retry.crash_delay", WAIT, engine.retry.crash_delay),
+    setting!(
+        "retry.crashes_max",
+        Count(1_u8..=255),
+        engine.retry.crashes_max
+    ),
+    setting!(
+        "retry.late_success_window",
+        WAIT,
+        engine.retry.late_success_window
+    ),
+    setting!("retry.floors.other", WAIT, engine.retry.floors.other),
+    setting!(
+        "retry.floors.unauthorized",
+        WAIT,
+        engine.retry.floors.unauthorized
+    ),
+    setting!(
+        "retry.floors.not_found",
+        WAIT,
+        engine.retry.floors.not_found
+    ),
+    setting!(
+        "retry.floors.request_timeout",
+        WAIT,
+        engine.retry.floors.request_timeout
+    ),
+    setting!(
+        "retry.floors.too_many_requests",
+        WAIT,
+        engine.retry.floors.too_many_requests
+    ),
+    setting!(
+        "retry.floors.unavailable",
+        WAIT,
+        engine.retry.floors.unavailable
+    ),
+    setting!(
+        "retry.floors.function_without_trigger",
+        WAIT,
+        engine.retry.floors.function_without_trigger
+    ),
+    setting!(
+        "retry.floors.token_unavailable",
+        WAIT,
+        engine.retry.floors.token_unavailable
+    ),
+    setting!(
+        "retry.floors.retry_after_max",
+        WAIT,
+        engine.retry.floors.retry_after_max
+    ),
+    setting!(
+        "store.bytes_max",
+        Size::<u64>::new(256 << 10..=1 << 50),
+        store.bytes_max
+    ),
+    setting!(
+        "store.segment_bytes",
+        Size::<u32>::in_steps(SEGMENT_BYTES, 4096),
+        store.segment_bytes
+    ),
+    setting!(
+        "store.disk_reserve_bytes",
+        Size::<u64>::new(0..=1 << 50),
+        store.disk_reserve_bytes
+    ),
+    setting!("store.ring_bytes", MEMORY, store.ring_bytes),
+    setting!(
+        "store.group_bytes_max",
+        Size::<usize>::new(64 << 10..=1 << 30),
+        store.group_bytes_max
+    ),
+    setting!(
+        "store.queue_bytes_max",
+        Size::<u64>::new(2 * MIB..=64 << 30),
+        store.queue_bytes_max
+    ),
+    setting!(
+        "store.zeroed_segments",
+        Count(0_usize..=1000),
+        store.zeroed_segments
+    ),
+    setting!(
+        "store.free_segments_max",
+        Count(1_usize..=1000),
+        store.free_segments_max
+    ),
+    setting!(
+        "store.terminal_records_max",
+        Count(1_u64..=100_000_000),
+        terminal_records_max
+    ),
+    setting!(
+        "store.checkpoint_interval",
+        TIME,
+        engine.checkpoint_interval
+    ),
+    setting!("store.checkpoint_bytes", MEMORY, engine.checkpoint_bytes),
+    setting!("store.read_interval", TIME, engine.read_interval),
+    setting!("log.format", Format, log_format),
+];
+
+/// Whether there is a setting with this key.
+pub fn is_known(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key == key)
+}
+
+/// The problem with a key that no setting has.
+pub fn unknown(written: &Written) -> Problem {
+    let key = written.key.as_str();
+    let prefix = format!("{key}.");
+    if SETTINGS
+        .iter()
+        .any(|setting| setting.key.starts_with(&prefix))
+    {
+        // An empty section says nothing and would have been no problem, had it had an entry.
+        return Problem::at(
+            written,
+            format!("is a section; write [{key}] and its settings below"),
+        );
+    }
+    let mut problem = Problem::at(written, "is not a setting".to_owned());
+    problem.hint = nearest(key).map(|nearest| format!("did you mean {nearest}?"));
+    problem
+}
+
+/// The known key that is most like `key`, if one is like it: the same name in another section first.
+fn nearest(key: &str) -> Option<&'static str> {
+    let name = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
+    let distances = SETTINGS.iter().map(|setting| {
+        let whole = distance(key, setting.key);
+        let of_name = distance(&name(key), &name(setting.key)) + 1;
+        (whole.min(of_name), setting.key)
+    });
+    let (distance, nearest) = distances.min()?;
+    (distance <= 2.max(name(key).len() / 3)).then_some(nearest)
+}
+
+/// How many characters have to be put in, taken out or changed to make one of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, of_a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, of_b) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(of_a != *of_b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_found() {
+        for (key, found) in [
+            ("lisen", Some("listen")),
+            ("store.bytesmax", Some("store.bytes_max")),
+            ("bytes_max", Some("store.bytes_max")),
+            ("delivery.slots", Some("retry.slots")),
+            ("retry.floors.notfound", Some("retry.floors.not_found")),
+            ("server.threads", None),
+        ] {
+            assert_eq!(nearest(key), found, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_stand_once_and_sections_together() {
+        let mut sections: Vec<&str> = Vec::new();
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            assert!(
+                SETTINGS[..index]
+                    .iter()
+                    .all(|other| other.key != setting.key)
+            );
+            let section = setting
+                .key
+                .rsplit_once('.')
+                .map_or("", |(section, _)| section);
+            if sections.last() != Some(&section) {
+                assert!(!sections.contains(&section), "{section} is in two places");
+                sections.push(section);
+            }
+        }
+    }
+}

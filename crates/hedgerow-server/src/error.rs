@@ -1,0 +1,393 @@
+//! The only place where an error becomes a status and a code.
+//!
+//! The publish route answers in the vendor's shape ([`Refusal`]), everything else in ours ([`ApiError`]). Codes are stable
+//! and never reused.
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response as AxumResponse};
+use bytes::Bytes;
+use hedgerow_core::name::NameError;
+use hedgerow_core::spec::SpecError;
+use hedgerow_delivery::command::CommandError;
+use hedgerow_dialect::event_grid::{self, ErrorCode, PublishError, Report};
+use hedgerow_store::StoreError;
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde_json::json;
+
+use crate::auth::KeyRefused;
+use crate::body::BodyError;
+use crate::guard::Foreign;
+use crate::state::{Phase, Unavailable};
+
+/// How long publishers wait while the store is full: room is made by deliveries and cleaning, which takes a while.
+const FULL_RETRY_AFTER: Duration = Duration::from_secs(10);
+/// How long they wait for what is over in a moment.
+const SOON: Duration = Duration::from_secs(1);
+/// ED-009.
+pub const PUBLISH_METHODS: &str = "POST, OPTIONS";
+
+/// A refused publish request.
+#[derive(Debug)]
+pub struct Refusal {
+    status: StatusCode,
+    error: PublishError,
+    closes: bool,
+}
+
+impl Refusal {
+    /// No topic is meant, or none is there.
+    pub fn no_topic(name: Option<&str>) -> Self {
+        let message = match name {
+            Some(name) => format!("There is no topic '{}'.", shorten(name)),
+            None => "No topic is named; publish to '/TOPIC/api/events'.".to_owned(),
+        };
+        PublishError::new(ErrorCode::NotFound, message).into()
+    }
+
+    /// ED-009.
+    pub fn method() -> Self {
+        let error = PublishError::new(ErrorCode::BadRequest, "Only POST publishes events.");
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            error,
+            closes: false,
+        }
+    }
+
+    /// ED-006.
+    pub fn api_version() -> Self {
+        let message = "The api-version is unknown; leave it out or use '2018-01-01'.";
+        PublishError::new(ErrorCode::BadRequest, message).into()
+    }
+
+    /// Too many published bodies are in memory.
+    pub fn no_room() -> Self {
+        let message = "Too many requests are being read; publish again in a moment.";
+        PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
+    }
+
+    /// The store closed while the events were on their way.
+    pub fn lost() -> Self {
+        let message = "The store closed before the events were known to be durable; they may be stored or not. Publish again.";
+        PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
+    }
+
+    /// A task of ours ended without a result.
+    pub fn internal() -> Self {
+        PublishError::new(ErrorCode::InternalServerError, "The server made a mistake.").into()
+    }
+
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The vendor's answer (ED-065 to ED-067).
+    pub fn into_response(self, report: &Report<'_>) -> Response<Full<Bytes>> {
+        let body = self.error.to_body(report);
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static(event_grid::CONTENT_TYPE),
+        );
+        if let Some(wait) = self.error.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs()));
+        }
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(ALLOW, HeaderValue::from_static(PUBLISH_METHODS));
+        }
+        if self.closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl From<PublishError> for Refusal {
+    fn from(error: PublishError) -> Self {
+        Self {
+            status: error.status(),
+            error,
+            closes: false,
+        }
+    }
+}
+
+impl From<Unavailable> for Refusal {
+    fn from(Unavailable(phase): Unavailable) -> Self {
+        let message = format!("{}; publish again in a moment.", sentence(phase));
+        PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
+    }
+}
+
+impl From<KeyRefused> for Refusal {
+    fn from(refused: KeyRefused) -> Self {
+        let message = match refused {
+            KeyRefused::Missing => {
+                "The request has no credential; send one of the topic's keys as header 'aeg-sas-key'.".to_owned()
+            }
+            KeyRefused::Wrong => "The key is none of the topic's keys.".to_owned(),
+            KeyRefused::Unsupported(what) => format!(
+                "This version does not take {what}; send one of the topic's keys as header 'aeg-sas-key'."
+            ),
+        };
+        PublishError::new(ErrorCode::Unauthorized, message).into()
+    }
+}
+
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => PublishError::body_too_large().into(),
+            BodyError::TimedOut => {
+                let message = "The body did not come in time.";
+                let error = PublishError::new(ErrorCode::BadRequest, message);
+                Self {
+                    status: StatusCode::REQUEST_TIMEOUT,
+                    error,
+                    closes: true,
+                }
+            }
+            BodyError::Broken => {
+                let message = "The body ended before its end.";
+                let error = PublishError::new(ErrorCode::BadRequest, message);
+                Self {
+                    status: error.status(),
+                    error,
+                    closes: true,
+                }
+            }
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        let unavailable = |message: String, wait| {
+            PublishError::retry_after(ErrorCode::ServiceUnavailable, message, wait).into()
+        };
+        match error {
+            StoreError::Full(fullness) => {
+                unavailable(format!("The store is full: {fullness}."), FULL_RETRY_AFTER)
+            }
+            StoreError::Busy { .. } => unavailable(
+                "Too much waits to be written; publish again in a moment.".to_owned(),
+                SOON,
+            ),
+            StoreError::TooLarge { bytes_max, .. } => PublishError::new(
+                ErrorCode::RequestEntityTooLarge,
+                format!(
+                    "The events of one request may take {bytes_max} bytes in this server's log."
+                ),
+            )
+            .into(),
+            StoreError::Closed => Unavailable(Phase::Recovering).into(),
+            other => {
+                tracing::error!(error = %other, "events cannot be appended");
+                Self::internal()
+            }
+        }
+    }
+}
+
+/// An error of the admin API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    hint: String,
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        let (message, hint) = (message.into(), hint.into());
+        Self {
+            status,
+            code,
+            message,
+            hint,
+            retry_after: None,
+        }
+    }
+
+    /// 400: something of the request, named in the message.
+    pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "InvalidInput", message, hint)
+    }
+
+    /// 404: there is no such path.
+    pub fn no_route(path: &str) -> Self {
+        let message = format!("there is nothing at \"{}\"", shorten(path));
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            message,
+            "the admin API is below /api/v1",
+        )
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "Unauthorized",
+            "the admin token is missing or wrong",
+            "send \"Authorization: Bearer TOKEN\" with the token in the file admin-token of the data directory",
+        )
+    }
+
+    /// 405; the router adds `Allow`.
+    pub fn method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "this path does not take this method",
+            "the header Allow names those that it takes",
+        )
+    }
+}
+
+impl From<Unavailable> for ApiError {
+    fn from(Unavailable(phase): Unavailable) -> Self {
+        let message = match phase {
+            Phase::Serving | Phase::Recovering => "the store is being opened",
+            Phase::Stopping => "the server is stopping",
+        };
+        let hint = "try again in a moment";
+        let error = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Unavailable",
+            message,
+            hint,
+        );
+        Self {
+            retry_after: Some(SOON),
+            ..error
+        }
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::NotFound { what, name } => Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                format!("{what} \"{}\" does not exist", shorten(&name)),
+                "list what there is, or create it first",
+            ),
+            CommandError::Invalid(error) => error.into(),
+            CommandError::Limit(message) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                message,
+                "delete what is not used any more",
+            ),
+            CommandError::Unavailable => Unavailable(Phase::Recovering).into(),
+        }
+    }
+}
+
+impl From<SpecError> for ApiError {
+    fn from(error: SpecError) -> Self {
+        let hint = if error.field.is_empty() {
+            "send one JSON object".to_owned()
+        } else {
+            format!("correct \"{}\"", error.field)
+        };
+        Self::invalid(error.to_string(), hint)
+    }
+}
+
+impl From<NameError> for ApiError {
+    fn from(error: NameError) -> Self {
+        Self::invalid(error.to_string(), "choose another name")
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "BodyTooLarge",
+                format!(
+                    "the body is larger than {} bytes",
+                    hedgerow_core::limits::SPEC_BYTES_MAX
+                ),
+                "send a smaller one",
+            ),
+            BodyError::TimedOut => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "BodyTimedOut",
+                "the body did not come in time",
+                "send it again",
+            ),
+            BodyError::Broken => Self::invalid("the body ended before its end", "send it again"),
+        }
+    }
+}
+
+impl From<Foreign> for ApiError {
+    fn from(foreign: Foreign) -> Self {
+        let (message, hint) = match foreign {
+            Foreign::Host => (
+                "this server answers on this machine only, and the Host of the request is another one",
+                "call it as localhost or 127.0.0.1",
+            ),
+            Foreign::Origin => (
+                "this server does not answer pages of other origins",
+                "call it from the command line, or from its own pages",
+            ),
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> AxumResponse {
+        let body = json!({ "error": {
+            "code": self.code, "message": self.message, "hint": self.hint,
+        }});
+        let mut response = (self.status, axum::Json(body)).into_response();
+        if let Some(wait) = self.retry_after {
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(wait.as_secs()));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        response
+    }
+}
+
+const fn sentence(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Serving | Phase::Recovering => "The store is being opened",
+        Phase::Stopping => "The server is stopping",
+    }
+}
+
+/// A text of the request, short enough to repeat.
+fn shorten(text: &str) -> &str {
+    let mut end = text
+        .len()
+        .min(hedgerow_core::limits::NAME_IN_MESSAGE_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,44 @@
+//! Listens: the publish route, the admin API and `/healthz` on one address; reads the configuration and wires everything.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`config`] | file and environment to a checked [`Config`] |
+//! | [`server`] | binds, opens the grid, serves, stops |
+//! | [`handle`] | what the process that runs the server asks of it without HTTP |
+//! | `listener` | accepts connections, so many at a time, and ends them in order |
+//! | `service` | one request: guards, then the publish route or the admin API |
+//! | `guard` | refuses foreign hosts and origins (design D11) |
+//! | `auth` | the admin token, and how keys are compared |
+//! | `body` | reads a request's body within bounds of size and time |
+//! | `public_url` | where publishers reach the server, and which topic a host name means |
+//! | `publish` | the publish route, one module a dialect |
+//! | `admin` | the admin API, one module a noun |
+//! | `error` | the only place where an error becomes a status and a code |
+//! | `state` | what all requests share |
+//! | `descriptors` | raises the limit of open files and shares it out |
+//!
+//! Rules are not decided here but in `hedgerow-core`; nothing here delivers, that is `hedgerow-delivery`.
+
+mod admin;
+mod auth;
+mod body;
+pub mod config;
+mod descriptors;
+mod error;
+mod guard;
+pub mod handle;
+mod listener;
+mod public_url;
+mod publish;
+pub mod server;
+mod service;
+mod state;
+
+pub use crate::config::{Config, ConfigError, LogFormat};
+pub use crate::guard::DevGuard;
+pub use crate::handle::{AttemptFeed, HandleError, ServerHandle, SubscriptionEntry, TopicEntry};
+pub use crate::public_url::PublicUrl;
+pub use crate::server::{Server, ServerError, ServerOptions};
+pub use hedgerow_delivery::note::{AttemptNote, NoteNext};
+pub use hedgerow_store::catalog::TopicKeys;
+pub use hedgerow_store::failpoint::NAMES as FAILPOINT_NAMES;

@@ -1,0 +1,159 @@
+//! Publishing in the Event Grid schema (sections 1.1, 1.2, 1.4, 1.10).
+//!
+//! Checks come in this order: method, topic, credential, `api-version`, size, body (ED-028, ED-029). Success is answered
+//! only when everything is durable (ED-010).
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use hedgerow_core::limits;
+use hedgerow_delivery::command::PublishTopic;
+use hedgerow_dialect::event_grid::{self, PublishError, Report};
+use hedgerow_store::record::PackedEvents;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue};
+use http::request::Parts;
+use http::{Method, Response};
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
+
+use crate::auth::{authenticate, query_parameter};
+use crate::body;
+use crate::error::{PUBLISH_METHODS, Refusal};
+use crate::publish::Route;
+use crate::state::App;
+
+/// The one version there is (ED-006).
+const API_VERSION: &str = "2018-01-01";
+/// From this size on a body is read into events on a thread that may be busy: reading takes milliseconds.
+const LARGE_BODY_BYTES: usize = 256 << 10;
+
+/// Answers a request for the publish route.
+pub async fn answer(
+    app: &App,
+    Route { topic }: Route<'_>,
+    request: &Parts,
+    mut body: Incoming,
+    request_id: &str,
+) -> Response<Full<Bytes>> {
+    if request.method == Method::OPTIONS {
+        return options();
+    }
+    let result = publish(app, topic, request, &mut body).await;
+    let status = result
+        .as_ref()
+        .map_or_else(Refusal::status, |_| http::StatusCode::OK);
+    let events = result.as_ref().copied().unwrap_or_default();
+    let topic = topic.unwrap_or_default();
+    tracing::debug!(
+        topic,
+        request_id,
+        status = status.as_u16(),
+        events,
+        "publish request"
+    );
+    match result {
+        Ok(_) => Response::new(Full::default()),
+        Err(refusal) => {
+            if !is_waiting_for_leave(request) {
+                body::discard(body);
+            }
+            let report = Report {
+                request_id,
+                number: 0,
+                time: app.time(),
+            };
+            refusal.into_response(&report)
+        }
+    }
+}
+
+/// Stores the events of a request, and says how many there were.
+async fn publish(
+    app: &App,
+    topic: Option<&str>,
+    request: &Parts,
+    body: &mut Incoming,
+) -> Result<u32, Refusal> {
+    if request.method != Method::POST {
+        return Err(Refusal::method());
+    }
+    let engine = app.engine()?;
+    let topics = engine.topics();
+    let found = topic.and_then(|name| topics.get(&*lower_case(name)));
+    let topic = found.ok_or_else(|| Refusal::no_topic(topic))?;
+    authenticate(request, &topic.keys)?;
+    if query_parameter(request, "api-version").is_some_and(|version| version != API_VERSION) {
+        return Err(Refusal::api_version());
+    }
+    let packed = {
+        let announced = body.size_hint().upper().unwrap_or(u64::MAX);
+        let bytes_max =
+            limits::PUBLISH_BODY_BYTES_MAX.min(usize::try_from(announced).unwrap_or(usize::MAX));
+        let _room = app
+            .room_for_body(bytes_max)
+            .await
+            .ok_or_else(Refusal::no_room)?;
+        let bytes = body::read(body, limits::PUBLISH_BODY_BYTES_MAX, app.body_timeout).await?;
+        decode(bytes, request, topic).await?
+    };
+    if packed.count() > 0 {
+        let count = packed.count();
+        let appending = engine.store().append(topic.id, packed)?;
+        appending.await.map_err(|_| Refusal::lost())?;
+        return Ok(count);
+    }
+    Ok(0)
+}
+
+/// Reads events out of a body, into the form in which they are stored.
+async fn decode(
+    body: Bytes,
+    request: &Parts,
+    topic: &PublishTopic,
+) -> Result<PackedEvents, Refusal> {
+    let path = event_grid::topic_path(&topic.name);
+    let content_type = request.headers.get(CONTENT_TYPE);
+    if body.len() < LARGE_BODY_BYTES {
+        return Ok(pack(&body, content_type, &path)?);
+    }
+    let content_type = content_type.cloned();
+    let packing = tokio::task::spawn_blocking(move || pack(&body, content_type.as_ref(), &path));
+    Ok(packing.await.map_err(|_| Refusal::internal())??)
+}
+
+fn pack(
+    body: &[u8],
+    content_type: Option<&HeaderValue>,
+    topic_path: &str,
+) -> Result<PackedEvents, PublishError> {
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    let events = event_grid::decode(
+        body,
+        &event_grid::Request {
+            content_type,
+            topic_path,
+        },
+    )?;
+    Ok(PackedEvents::pack(&events))
+}
+
+/// ED-009.
+fn options() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(PUBLISH_METHODS));
+    response
+}
+
+/// Whether the client sends its body only when it is told to: then there is nothing to let run out.
+fn is_waiting_for_leave(request: &Parts) -> bool {
+    request.headers.contains_key(EXPECT) && request.headers.contains_key(CONTENT_LENGTH)
+}
+
+fn lower_case(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Owned(name.to_ascii_lowercase());
+    }
+    Cow::Borrowed(name)
+}

@@ -1,0 +1,278 @@
+//! A server: binds its address, opens the grid on a thread of its own, serves, stops in order.
+//!
+//! | phase | `/healthz` | publishing and admin | what ends it |
+//! | --- | --- | --- | --- |
+//! | recovering | 503 `recovering` | 503 with `Retry-After` | the store is open |
+//! | serving | 200 | answered | the shutdown, or a failure of the store (recovering again) |
+//! | draining | 503 `stopping` | answered | running attempts ended, or the drain time is over |
+//! | closing | 503 `stopping` | requests that were begun end | every connection is closed, or the time is over |
+//!
+//! Signals are not handled here: whoever runs a server says when it stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_delivery::grid::{Grid, GridOptions, GridState};
+use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectorOptions, GuardedConnector};
+use hedgerow_store::StoreError;
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use crate::auth::AdminToken;
+use crate::config::Config;
+use crate::descriptors::Descriptors;
+use crate::guard::DevGuard;
+use crate::handle::ServerHandle;
+use crate::listener::{Listener, ListenerOptions};
+use crate::public_url::PublicUrl;
+use crate::state::App;
+
+/// How often idle outbound connections that are too old are closed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a server needs besides its settings.
+#[derive(Debug, Clone, Default)]
+pub struct ServerOptions {
+    /// Refuses requests with a foreign `Host` or `Origin`: for `hedgerow dev`.
+    pub dev_guard: Option<DevGuard>,
+}
+
+/// Why a server does not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Without TLS, only this machine may reach the server unless told otherwise (ED-008).
+    #[error(
+        "cannot listen on {address}: it can be reached from other machines, and this version has no TLS; listen on \
+         127.0.0.1 behind a proxy that speaks TLS, or set insecure_http = true"
+    )]
+    Insecure {
+        /// What `listen` says.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}; choose another address or stop what uses it")]
+    Listen {
+        /// What `listen` says.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of the server's own in the data directory.
+    #[error("cannot {doing} {path}; check the permissions of the data directory")]
+    File {
+        /// The verb.
+        doing: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The admin token in the data directory is none.
+    #[error(
+        "{path} holds no admin token; remove the file, and a new token is made at the next start"
+    )]
+    Token {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The engine's thread cannot be started.
+    #[error("cannot start the engine's thread")]
+    Thread(#[source] io::Error),
+    /// The store cannot be opened, or cannot go on.
+    #[error(transparent)]
+    Store(StoreError),
+    /// A mistake of ours: the reason stands in the log.
+    #[error("the engine ended unexpectedly; this is a bug, please report it with the log")]
+    Engine,
+}
+
+/// A server that listens. It answers from [`Server::run`] on.
+pub struct Server {
+    app: Arc<App>,
+    listener: Listener,
+    local_address: SocketAddr,
+    stop_engine: watch::Sender<bool>,
+    engine_ended: oneshot::Receiver<Result<(), StoreError>>,
+    client: Arc<Client>,
+    handle: ServerHandle,
+}
+
+impl Server {
+    /// Binds the address that `config` names (port 0: any free one), makes the data directory and the admin token if
+    /// there are none, and begins to open the grid.
+    ///
+    /// # Errors
+    /// What a person has to act on.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time and network. Attempts run on that runtime.
+    pub async fn bind(config: Config, options: ServerOptions) -> Result<Self, ServerError> {
+        let address = config.listen;
+        if !address.ip().is_loopback() && !config.insecure_http {
+            return Err(ServerError::Insecure { address });
+        }
+        let descriptors = Descriptors::raise();
+        let listen = |source| ServerError::Listen { address, source };
+        let socket = TcpListener::bind(address).await.map_err(listen)?;
+        let local_address = socket.local_addr().map_err(listen)?;
+        let token = AdminToken::load_or_create(&config.data)?;
+
+        let (client, guard) = outbound(&config, descriptors);
+        let (state, grid) = watch::channel(GridState::Opening);
+        let (stop_engine, stop) = watch::channel(false);
+        let engine_ended = start_engine(&config, &client, guard, state, stop)?;
+
+        let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
+        let handle = ServerHandle::new(grid.clone(), public_url.clone());
+        let connections_max = descriptors.inbound_max(config.http.connections_max);
+        let listener = ListenerOptions {
+            connections_max,
+            header_timeout: config.http.header_timeout,
+            close_timeout: config.http.close_timeout,
+        };
+        let app = Arc::new(App::new(
+            &config,
+            options.dev_guard,
+            public_url,
+            token,
+            grid,
+        ));
+        let listener = Listener::new(socket, listener);
+        tracing::info!(address = %local_address, data = %config.data.display(), "listening");
+        Ok(Self {
+            app,
+            listener,
+            local_address,
+            stop_engine,
+            engine_ended,
+            client,
+            handle,
+        })
+    }
+
+    /// The address it listens on, with the port that it was given.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_address
+    }
+
+    /// Where publishers reach it: `public_url`, or made from the address. Without a slash at its end.
+    #[must_use]
+    pub fn public_url(&self) -> &str {
+        self.app.public_url.as_str()
+    }
+
+    /// What admins send as bearer token. Secret.
+    #[must_use]
+    pub fn admin_token(&self) -> &str {
+        self.app.token.as_str()
+    }
+
+    /// The way to ask this server without HTTP.
+    #[must_use]
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
+
+    /// Serves until `shutdown` resolves, then stops in order: `/healthz` answers 503 at once, no attempt is started,
+    /// running ones get the drain time while requests are still answered, then connections are closed.
+    ///
+    /// Dropping the future stops the listener at once and the engine in order, on its own thread.
+    ///
+    /// # Errors
+    /// Why it ended by itself: a store that cannot be opened or went bad.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let Self {
+            app,
+            listener,
+            stop_engine,
+            mut engine_ended,
+            client,
+            ..
+        } = self;
+        let (close, closing) = watch::channel(false);
+        let serving = listener.serve(Arc::clone(&app), closing);
+        let until_stopped = async {
+            let by_itself = tokio::select! {
+                ended = &mut engine_ended => Some(ended),
+                () = shutdown => None,
+                () = sweep(&client) => None,
+            };
+            app.begin_to_stop();
+            stop_engine.send_replace(true);
+            let ended = match by_itself {
+                Some(ended) => ended,
+                None => (&mut engine_ended).await,
+            };
+            close.send_replace(true);
+            match ended {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(ServerError::Store(error)),
+                Err(_) => Err(ServerError::Engine),
+            }
+        };
+        let (result, ()) = tokio::join!(until_stopped, serving);
+        if result.is_ok() {
+            tracing::info!("stopped");
+        }
+        result
+    }
+}
+
+/// Everything that connects to others, and the guard that judges addresses.
+fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<AddressGuard>) {
+    let connector = GuardedConnector::new(ConnectorOptions {
+        allow_networks: config.allow_networks.clone(),
+        extra_roots: Vec::new(),
+    });
+    let guard = Arc::new(connector.guard().clone());
+    let connections_max = descriptors.outbound_max(config.client.connections_max);
+    let options = ClientOptions {
+        connections_max,
+        idle_max: config.client.idle_max.min(connections_max / 2),
+        ..config.client.clone()
+    };
+    (Arc::new(Client::new(Arc::new(connector), options)), guard)
+}
+
+/// Runs the grid on a thread of its own; what it ended with comes through the channel.
+fn start_engine(
+    config: &Config,
+    client: &Arc<Client>,
+    guard: Arc<AddressGuard>,
+    state: watch::Sender<GridState>,
+    stop: watch::Receiver<bool>,
+) -> Result<oneshot::Receiver<Result<(), StoreError>>, ServerError> {
+    let options = GridOptions {
+        data: config.data.clone(),
+        log: config.store.clone(),
+        terminal_records_max: config.terminal_records_max,
+        engine: config.engine.clone(),
+    };
+    let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
+    let (end, ended) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("hedgerow-engine".to_owned())
+        .spawn(move || {
+            let result = grid.run(&state, &stop);
+            // Nobody waits any more if the server was dropped.
+            let _ = end.send(result);
+        })
+        .map_err(ServerError::Thread)?;
+    Ok(ended)
+}
+
+/// Never ends.
+async fn sweep(client: &Client) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        client.sweep();
+    }
+}

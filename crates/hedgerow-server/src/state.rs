@@ -1,0 +1,118 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::EngineHandle;
+use hedgerow_delivery::grid::GridState;
+use hedgerow_io::clock::{Clock, SystemClock};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+
+use crate::auth::AdminToken;
+use crate::config::Config;
+use crate::guard::DevGuard;
+use crate::public_url::PublicUrl;
+
+/// Bytes of a body that one permit of [`App::room_for_body`] stands for.
+const BODY_PERMIT_BYTES: usize = 1024;
+
+/// What all requests share. Read-only but for the stop.
+pub struct App {
+    /// Where publishers reach the server.
+    pub public_url: PublicUrl,
+    /// What admins send.
+    pub token: AdminToken,
+    /// Refuses foreign hosts and origins, if there is one.
+    pub guard: Option<DevGuard>,
+    /// How long the body of a request may take.
+    pub body_timeout: Duration,
+    /// `responseTimeoutSeconds` of subscriptions that do not say it.
+    pub response_timeout: Duration,
+    grid: watch::Receiver<GridState>,
+    bodies: Semaphore,
+    is_stopping: AtomicBool,
+    clock: SystemClock,
+}
+
+/// What the server does now, as `/healthz` says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything is served.
+    Serving,
+    /// The store is being opened.
+    Recovering,
+    /// The server stops.
+    Stopping,
+}
+
+/// There is no engine now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unavailable(pub Phase);
+
+impl App {
+    pub fn new(
+        config: &Config,
+        guard: Option<DevGuard>,
+        public_url: PublicUrl,
+        token: AdminToken,
+        grid: watch::Receiver<GridState>,
+    ) -> Self {
+        Self {
+            public_url,
+            token,
+            guard,
+            body_timeout: config.http.body_timeout,
+            response_timeout: config.response_timeout,
+            grid,
+            bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
+            is_stopping: AtomicBool::new(false),
+            // For what stands in messages; events get their time from the store.
+            clock: SystemClock::new(Timestamp::ZERO),
+        }
+    }
+
+    /// The engine, if there is one now.
+    pub fn engine(&self) -> Result<EngineHandle, Unavailable> {
+        match &*self.grid.borrow() {
+            GridState::Serving(engine) => Ok(engine.clone()),
+            GridState::Opening => Err(Unavailable(Phase::Recovering)),
+            GridState::Stopped => Err(Unavailable(Phase::Stopping)),
+        }
+    }
+
+    pub fn phase(&self) -> Phase {
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return Phase::Stopping;
+        }
+        match &*self.grid.borrow() {
+            GridState::Serving(_) => Phase::Serving,
+            GridState::Opening => Phase::Recovering,
+            GridState::Stopped => Phase::Stopping,
+        }
+    }
+
+    /// From here on `/healthz` says so.
+    pub fn begin_to_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// The server's time, for what people read.
+    pub fn time(&self) -> Timestamp {
+        self.clock.now().timestamp
+    }
+
+    /// Waits until a published body of at most `bytes` may be read into memory, as long as bodies may take.
+    pub async fn room_for_body(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let permits = u32::try_from(bytes.div_ceil(BODY_PERMIT_BYTES)).unwrap_or(u32::MAX);
+        let room = self.bodies.acquire_many(permits);
+        tokio::time::timeout(self.body_timeout, room)
+            .await
+            .ok()?
+            .ok()
+    }
+}
+
+/// Shared by all connections.
+pub type SharedApp = Arc<App>;

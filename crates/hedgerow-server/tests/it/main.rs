@@ -1,0 +1,10 @@
+//! The server from outside: real requests over loopback, a real store in a temporary directory, a receiver that does
+//! what a test says.
+
+mod admin;
+mod config;
+mod delivery;
+mod guard;
+mod lifecycle;
+mod publish;
+mod support;

@@ -1,0 +1,344 @@
+//! A server to test, a client that sends what it is told, and a receiver.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Settings for tests: any free port, loopback receivers, small files, retries within moments.
+pub fn config(data: &Path) -> Config {
+    let mut config = Config::default();
+    config.listen = "127.0.0.1:0".parse().unwrap();
+    data.clone_into(&mut config.data);
+    config.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
+    config.store.segment_bytes = 4 << 20;
+    config.store.bytes_max = 64 << 20;
+    config.store.disk_reserve_bytes = 0;
+    config.store.zeroed_segments = 0;
+    let retry = &mut config.engine.retry;
+    retry.slots = vec![Duration::from_millis(100)];
+    retry.repeat = Duration::from_millis(100);
+    retry.jitter.percent = 0;
+    retry.crash_delay = Duration::ZERO;
+    retry.floors.other = Duration::ZERO;
+    retry.floors.unavailable = Duration::ZERO;
+    config
+}
+
+pub struct TestServer {
+    pub address: SocketAddr,
+    pub token: String,
+    pub handle: ServerHandle,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), ServerError>>,
+    /// Goes with the server, if it is the server's own.
+    _data: Option<TempDir>,
+}
+
+impl TestServer {
+    pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut config = config(data.path());
+        change(&mut config);
+        let mut server = Self::run(config, ServerOptions::default()).await;
+        server._data = Some(data);
+        server
+    }
+
+    pub async fn run(config: Config, options: ServerOptions) -> Self {
+        let server = Server::bind(config, options).await.unwrap();
+        let (address, token) = (server.local_addr(), server.admin_token().to_owned());
+        let handle = server.handle();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(server.run(async { drop(stopped.await) }));
+        handle.ready().await.unwrap();
+        Self {
+            address,
+            token,
+            handle,
+            stop,
+            running,
+            _data: None,
+        }
+    }
+
+    /// Says that the server shall stop, and gives what it ended with.
+    pub fn stop(self) -> JoinHandle<Result<(), ServerError>> {
+        self.stop.send(()).unwrap();
+        self.running
+    }
+
+    pub async fn stop_and_wait(self) {
+        let data = self._data;
+        self.stop.send(()).unwrap();
+        self.running.await.unwrap().unwrap();
+        drop(data);
+    }
+
+    pub async fn send(&self, request: http::request::Builder, body: impl Into<Bytes>) -> Answer {
+        send(self.address, request, body).await
+    }
+
+    /// A request of the admin API with the right token.
+    pub async fn admin(&self, method: &str, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            serde_json::to_vec(&body).unwrap()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("authorization", format!("Bearer {}", self.token));
+        self.send(request, body).await
+    }
+
+    /// Makes a topic and gives its first key.
+    pub async fn topic(&self, name: &str) -> String {
+        let path = format!("/api/v1/topics/{name}");
+        assert_eq!(self.admin("PUT", &path, json!({})).await.status, 201);
+        let keys = self
+            .admin("POST", &format!("{path}/listKeys"), Value::Null)
+            .await
+            .json();
+        keys["key1"].as_str().unwrap().to_owned()
+    }
+
+    /// Makes a subscription to everything of a topic.
+    pub async fn subscribe(&self, topic: &str, name: &str, endpoint: &str) -> Value {
+        let answer = self
+            .admin("PUT", &subscription(topic, name), webhook(endpoint))
+            .await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()
+    }
+
+    pub async fn status(&self, topic: &str, name: &str) -> Value {
+        let mut answer = self
+            .admin("GET", &subscription(topic, name), Value::Null)
+            .await
+            .json();
+        answer["status"].take()
+    }
+
+    /// Asks again and again until the status is as wanted. A hang is a failure, which the test runner shows.
+    pub async fn wait_for(
+        &self,
+        topic: &str,
+        name: &str,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        loop {
+            let status = self.status(topic, name).await;
+            if is_wanted(&status) {
+                return status;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub async fn publish(&self, topic: &str, key: &str, body: impl Into<Bytes>) -> Answer {
+        let request = Request::post(format!("/{topic}/api/events")).header("aeg-sas-key", key);
+        self.send(request, body).await
+    }
+}
+
+pub fn subscription(topic: &str, name: &str) -> String {
+    format!("/api/v1/topics/{topic}/eventSubscriptions/{name}")
+}
+
+pub fn webhook(endpoint: &str) -> Value {
+    json!({ "destination": {
+        "endpointType": "WebHook", "properties": { "endpointUrl": endpoint },
+    }})
+}
+
+/// The body of a publish request with one event.
+pub fn event(id: &str) -> String {
+    format!(
+        r#"[{{"id":"{id}","subject":"orders/1","eventType":"Order.Placed","eventTime":"2030-01-02T03:04:05Z","data":{{"n": 1.50}},"dataVersion":"1"}}]"#
+    )
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap().to_owned()
+    }
+
+    pub fn message(&self) -> String {
+        self.json()["error"]["message"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Sends one request over a connection of its own.
+pub async fn send(
+    address: SocketAddr,
+    request: http::request::Builder,
+    body: impl Into<Bytes>,
+) -> Answer {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let io = TokioIo::new(stream);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    let mut request = request.body(Full::new(body.into())).unwrap();
+    if !request.headers().contains_key("host") {
+        request
+            .headers_mut()
+            .insert("host", address.to_string().parse().unwrap());
+    }
+    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        body,
+    }
+}
+
+/// Writes bytes as they are and reads until the other side closes. What is written ends with `Connection: close`.
+pub async fn send_raw(address: SocketAddr, text: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(text).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// What a receiver got.
+#[derive(Debug)]
+pub struct Delivery {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Delivery {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}: {self:?}"))
+            .to_str()
+            .unwrap()
+    }
+
+    pub fn id(&self) -> String {
+        let events: Value = serde_json::from_slice(&self.body).unwrap();
+        events[0]["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// An endpoint on loopback.
+pub struct Receiver {
+    pub address: SocketAddr,
+    deliveries: mpsc::UnboundedReceiver<Delivery>,
+    status: Arc<AtomicU16>,
+    gate: Arc<Semaphore>,
+}
+
+impl Receiver {
+    /// Answers 200.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (got, deliveries) = mpsc::unbounded_channel();
+        let status = Arc::new(AtomicU16::new(200));
+        let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        let (status_now, gate_now) = (Arc::clone(&status), Arc::clone(&gate));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (got, status, gate) =
+                    (got.clone(), Arc::clone(&status_now), Arc::clone(&gate_now));
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (got, status, gate) = (got.clone(), Arc::clone(&status), Arc::clone(&gate));
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await?.to_bytes();
+                        // A test that looks at no more deliveries has let go of its end.
+                        let _ = got.send(Delivery {
+                            headers: head.headers,
+                            body,
+                        });
+                        let _leave = gate.acquire().await;
+                        let status = status.load(Ordering::SeqCst);
+                        let answer = Response::builder().status(status);
+                        Ok::<_, hyper::Error>(answer.body(Full::<Bytes>::default()).unwrap())
+                    }
+                });
+                let io = TokioIo::new(stream);
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new().serve_connection(io, service),
+                );
+            }
+        });
+        Self {
+            address,
+            deliveries,
+            status,
+            gate,
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/hook?code=secret", self.address)
+    }
+
+    pub fn answer(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    /// Answers nothing until [`Receiver::go_on`].
+    pub fn hold(&self) {
+        self.gate.forget_permits(Semaphore::MAX_PERMITS);
+    }
+
+    pub fn go_on(&self) {
+        self.gate
+            .add_permits(Semaphore::MAX_PERMITS - self.gate.available_permits());
+    }
+
+    /// Whether every delivery that has come was taken.
+    pub fn is_empty(&self) -> bool {
+        self.deliveries.is_empty()
+    }
+
+    pub async fn next(&mut self) -> Delivery {
+        self.deliveries.recv().await.unwrap()
+    }
+}

@@ -1,0 +1,188 @@
+//! The admin API as the proof uses it: declares topics and subscriptions, reads counters and terminal records.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::http::{Call, Connection};
+
+/// Terminal records of one page.
+const PAGE_LEN: usize = 500;
+
+/// The admin API of a running server.
+#[derive(Debug)]
+pub struct Api {
+    connection: Connection,
+    token: String,
+}
+
+/// `status` of a subscription (ED-304).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Events that it was owed.
+    pub matched: u64,
+    /// Delivered.
+    pub delivered: u64,
+    /// Ended without a dead-letter destination.
+    pub dropped: u64,
+    /// Ended with one.
+    pub dead_lettered: u64,
+    /// Not ended.
+    pub pending: u64,
+    /// Attempts that run.
+    pub in_flight: u64,
+}
+
+impl Status {
+    /// Deliveries that are owed no more.
+    pub const fn ended(&self) -> u64 {
+        self.delivered + self.dropped + self.dead_lettered
+    }
+}
+
+/// A delivery that ended undelivered.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminalRecord {
+    /// The subscription's name.
+    pub event_subscription: String,
+    /// The event's id.
+    pub event_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// The event's subject.
+    pub subject: String,
+    /// Why it ended.
+    pub reason: String,
+    /// How many attempts were made.
+    pub delivery_attempts: u16,
+    /// The status of the last one.
+    #[serde(default)]
+    pub last_http_status_code: Option<u16>,
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    value: Vec<T>,
+    #[serde(default)]
+    next: Option<Value>,
+}
+
+impl Api {
+    /// The API at an address.
+    pub const fn new(address: SocketAddr, token: String) -> Self {
+        Self {
+            connection: Connection::new(address),
+            token,
+        }
+    }
+
+    /// Declares a topic and returns its first key.
+    pub async fn put_topic(&mut self, topic: &str) -> Result<String, String> {
+        let path = format!("/api/v1/topics/{topic}");
+        self.call(Method::PUT, &path, Some(json!({}))).await?;
+        let keys = self
+            .call(Method::POST, &format!("{path}/listKeys"), None)
+            .await?;
+        let key = keys["key1"].as_str();
+        key.map(str::to_owned)
+            .ok_or_else(|| format!("listKeys answered {keys}"))
+    }
+
+    /// Declares a subscription.
+    pub async fn put_subscription(
+        &mut self,
+        topic: &str,
+        name: &str,
+        declaration: Value,
+    ) -> Result<(), String> {
+        self.call(
+            Method::PUT,
+            &subscription_path(topic, name),
+            Some(declaration),
+        )
+        .await
+        .map(drop)
+    }
+
+    /// Deletes a subscription.
+    pub async fn delete_subscription(&mut self, topic: &str, name: &str) -> Result<(), String> {
+        self.call(Method::DELETE, &subscription_path(topic, name), None)
+            .await
+            .map(drop)
+    }
+
+    /// The names of a topic's subscriptions.
+    pub async fn subscriptions(&mut self, topic: &str) -> Result<Vec<String>, String> {
+        let path = format!("/api/v1/topics/{topic}/eventSubscriptions");
+        let list = self.call(Method::GET, &path, None).await?;
+        let page: Page<Value> = parse(&path, list)?;
+        Ok(page
+            .value
+            .iter()
+            .filter_map(|one| one["name"].as_str().map(str::to_owned))
+            .collect())
+    }
+
+    /// The counters of a subscription.
+    pub async fn status(&mut self, topic: &str, name: &str) -> Result<Status, String> {
+        let path = subscription_path(topic, name);
+        let mut subscription = self.call(Method::GET, &path, None).await?;
+        parse(&path, subscription["status"].take())
+    }
+
+    /// All terminal records of a topic.
+    pub async fn terminal_records(&mut self, topic: &str) -> Result<Vec<TerminalRecord>, String> {
+        let mut records = Vec::new();
+        let mut after = None;
+        loop {
+            let mut path = format!("/api/v1/terminalRecords?topic={topic}&limit={PAGE_LEN}");
+            if let Some(after) = after {
+                path = format!("{path}&after={after}");
+            }
+            let list = self.call(Method::GET, &path, None).await?;
+            let page: Page<TerminalRecord> = parse(&path, list)?;
+            records.extend(page.value);
+            after = match page.next {
+                None | Some(Value::Null) => return Ok(records),
+                Some(Value::String(next)) => Some(next),
+                Some(next) => Some(next.to_string()),
+            };
+        }
+    }
+
+    async fn call(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, String> {
+        let call = Call {
+            method: method.clone(),
+            path: path.to_owned(),
+            header: ("authorization", format!("Bearer {}", self.token)),
+            body: body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string())),
+        };
+        let answer = self.connection.send(call).await;
+        let answer = answer.map_err(|error| format!("{method} {path}: {error}"))?;
+        match answer.status {
+            200..=202 => serde_json::from_slice(&answer.body)
+                .map_err(|error| format!("{method} {path}: {error} in {}", answer.text())),
+            204 => Ok(Value::Null),
+            status => Err(format!("{method} {path}: {status} {}", answer.text())),
+        }
+    }
+}
+
+fn subscription_path(topic: &str, name: &str) -> String {
+    format!("/api/v1/topics/{topic}/eventSubscriptions/{name}")
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(path: &str, value: Value) -> Result<T, String> {
+    let text = value.to_string();
+    serde_json::from_value(value).map_err(|error| format!("{path}: {error} in {text}"))
+}

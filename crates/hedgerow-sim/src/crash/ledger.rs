@@ -1,0 +1,207 @@
+//! The ledger: what was published and how that was answered, and every request that a receiver got. Judges nothing; that
+//! is [`super::verdict`].
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::plan::{EventId, TOPICS};
+
+/// What a publisher knows of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Not answered, or answered with 503: it may be stored or not.
+    Maybe,
+    /// Answered with 200.
+    Acknowledged,
+    /// Refused before it could be stored.
+    Refused,
+}
+
+/// A published event.
+#[derive(Debug, Clone, Copy)]
+pub struct Published {
+    /// The publish request that it came in.
+    pub request: u32,
+    /// What is known of it.
+    pub fate: Fate,
+}
+
+/// The events of one publish request: neighbours in one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    topic: usize,
+    numbers: Range<u32>,
+}
+
+impl Request {
+    /// The ids, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = EventId> {
+        let topic = self.topic;
+        self.numbers
+            .clone()
+            .map(move |number| EventId { topic, number })
+    }
+}
+
+/// How a receiver answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Not at all, or not yet.
+    None,
+    /// With this status.
+    Status(u16),
+    /// By closing the connection.
+    Closed,
+}
+
+/// A request that a receiver got whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange {
+    /// The life of the server it came from, from 0.
+    pub life: usize,
+    /// Its `aeg-delivery-count`.
+    pub count: u16,
+    /// Its `aeg-output-event-id`, which comes from the event's place in the log.
+    pub system_id: u128,
+    /// How it was answered.
+    pub answer: Answer,
+    /// Whether the receiver meant to answer after the timeout.
+    pub hangs: bool,
+}
+
+/// What a receiver learns from the headers of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Headers {
+    /// See [`Exchange::count`].
+    pub count: u16,
+    /// See [`Exchange::system_id`].
+    pub system_id: u128,
+}
+
+impl Exchange {
+    /// Whether the receiver took the event.
+    pub fn is_success(&self) -> bool {
+        matches!(self.answer, Answer::Status(200..=204))
+    }
+}
+
+/// One subscription and one event.
+pub type Pair = (usize, EventId);
+
+/// Names an exchange.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    pair: Pair,
+    /// Which request of the pair, from 0.
+    pub nth: usize,
+}
+
+/// Everything that was seen.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    entries: Mutex<Entries>,
+}
+
+/// See [`Ledger`].
+#[derive(Debug, Default)]
+pub struct Entries {
+    /// For each topic, by number.
+    pub published: [Vec<Published>; TOPICS.len()],
+    /// Publish requests so far.
+    pub requests: u32,
+    /// For each pair, in the order in which they came.
+    pub exchanges: HashMap<Pair, Vec<Exchange>>,
+    /// What must not have happened, as it was seen.
+    pub offences: Vec<String>,
+}
+
+impl Ledger {
+    /// Takes new ids for a publish request. Until it is answered its events may be stored or not.
+    pub fn publish(&self, topic: usize, count: u32) -> Request {
+        let mut entries = self.entries();
+        let request = entries.requests;
+        entries.requests += 1;
+        let published = &mut entries.published[topic];
+        let first = published.len() as u32;
+        let entry = Published {
+            request,
+            fate: Fate::Maybe,
+        };
+        published.resize((first + count) as usize, entry);
+        Request {
+            topic,
+            numbers: first..first + count,
+        }
+    }
+
+    /// The request was answered.
+    pub fn answered(&self, request: &Request, fate: Fate) {
+        let mut entries = self.entries();
+        for number in request.numbers.clone() {
+            entries.published[request.topic][number as usize].fate = fate;
+        }
+    }
+
+    /// A receiver got a request.
+    pub fn received(&self, pair: Pair, life: usize, headers: Headers) -> Ticket {
+        let mut entries = self.entries();
+        let is_known = (pair.1.number as usize) < entries.published[pair.1.topic].len();
+        if !is_known {
+            entries.offences.push(format!(
+                "event {} was delivered, and never published",
+                pair.1
+            ));
+        }
+        let exchanges = entries.exchanges.entry(pair).or_default();
+        let Headers { count, system_id } = headers;
+        exchanges.push(Exchange {
+            life,
+            count,
+            system_id,
+            answer: Answer::None,
+            hangs: false,
+        });
+        Ticket {
+            pair,
+            nth: exchanges.len() - 1,
+        }
+    }
+
+    /// The receiver will answer after the timeout.
+    pub fn hangs(&self, ticket: Ticket) {
+        self.change(ticket, |exchange| exchange.hangs = true);
+    }
+
+    /// The receiver answers.
+    pub fn answers(&self, ticket: Ticket, answer: Answer) {
+        self.change(ticket, |exchange| exchange.answer = answer);
+    }
+
+    /// Something happened that must not.
+    pub fn offence(&self, what: String) {
+        self.entries().offences.push(what);
+    }
+
+    /// Everything that was seen so far.
+    pub fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, ticket: Ticket, change: impl FnOnce(&mut Exchange)) {
+        let mut entries = self.entries();
+        let exchanges = entries.exchanges.get_mut(&ticket.pair);
+        change(&mut exchanges.expect("a ticket is given for an exchange that is kept")[ticket.nth]);
+    }
+}
+
+impl Entries {
+    /// Events with a fate.
+    pub fn count(&self, fate: Fate) -> usize {
+        self.published
+            .iter()
+            .flatten()
+            .filter(|event| event.fate == fate)
+            .count()
+    }
+}

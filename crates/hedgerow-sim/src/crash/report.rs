@@ -1,0 +1,154 @@
+//! Prints the ledger.
+
+use std::collections::BTreeMap;
+
+use hedgerow_store::failpoint;
+
+use super::config::DUPLICATES_MAX;
+use super::ledger::{Entries, Fate};
+use super::plan::SUBSCRIPTIONS;
+use super::traces::Traces;
+use super::verdict::{Ending, Verdict};
+
+/// Problems that are shown one by one.
+const PROBLEMS_SHOWN: usize = 12;
+
+/// Everything there is to say.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// The seed.
+    pub seed: u64,
+    /// Rounds.
+    pub rounds: u32,
+    /// How each life of the server ended.
+    pub lives: &'a [Ending],
+    /// Failpoints that were set and not reached.
+    pub not_reached: &'a BTreeMap<&'static str, u64>,
+    /// What was published and received.
+    pub entries: &'a Entries,
+    /// Declarations that were answered.
+    pub declarations: usize,
+    /// What the data directory shows at the end.
+    pub traces: Traces,
+    /// The verdict.
+    pub verdict: &'a Verdict,
+}
+
+impl Report<'_> {
+    /// Prints the ledger and its verdict.
+    pub fn print(&self) {
+        println!();
+        self.print_kills();
+        self.print_counts();
+        self.print_subscriptions();
+        for problem in self.verdict.problems.iter().take(PROBLEMS_SHOWN) {
+            println!("  problem: {problem}");
+        }
+        if self.verdict.problems.len() > PROBLEMS_SHOWN {
+            println!(
+                "  and {} more problems",
+                self.verdict.problems.len() - PROBLEMS_SHOWN
+            );
+        }
+        let verdict = if self.verdict.problems.is_empty() {
+            "PASS"
+        } else {
+            "FAIL"
+        };
+        println!(
+            "{verdict} (crash, {} rounds, seed {})",
+            self.rounds, self.seed
+        );
+    }
+
+    fn count(&self, wanted: impl Fn(&Ending) -> bool) -> usize {
+        self.lives.iter().filter(|ending| wanted(ending)).count()
+    }
+
+    fn print_kills(&self) {
+        line("rounds", self.rounds);
+        line("kills", self.count(|ending| ending.is_crash()));
+        line(
+            "  at a random moment",
+            self.count(|ending| *ending == Ending::Killed),
+        );
+        line(
+            "  while it started",
+            self.count(|ending| *ending == Ending::KilledAtStart),
+        );
+        for name in failpoint::NAMES {
+            let kills = self.count(|ending| *ending == Ending::Failpoint(name));
+            let not_reached = self.not_reached.get(name).copied().unwrap_or(0);
+            let note = match not_reached {
+                0 => String::new(),
+                count => format!(" (and {count} times not reached)"),
+            };
+            line(&format!("  at {name}"), format!("{kills}{note}"));
+        }
+        line(
+            "orderly stops",
+            self.count(|ending| *ending == Ending::Stopped),
+        );
+        line("epoch", self.traces.epoch);
+        let Traces {
+            segment, segments, ..
+        } = self.traces;
+        let recycled = self.traces.recycled();
+        line(
+            "segments recycled",
+            format!("{recycled} (the last is {segment:08x}, {segments} are there)"),
+        );
+        line("declarations answered", self.declarations);
+    }
+
+    fn print_counts(&self) {
+        let verdict = self.verdict;
+        let sum = |of: fn(&super::verdict::Row) -> u64| verdict.rows.iter().map(of).sum::<u64>();
+        line("publish requests", self.entries.requests);
+        line("events accepted", self.entries.count(Fate::Acknowledged));
+        let doubtful = self.entries.count(Fate::Maybe);
+        let stored = verdict.doubtful_stored;
+        line(
+            "events in doubt",
+            format!("{doubtful}, of which {stored} were stored"),
+        );
+        line("deliveries owed", sum(|row| row.owed));
+        line("  delivered", sum(|row| row.taken));
+        line("  terminal records", sum(|row| row.terminal));
+        for (reason, count) in &verdict.reasons {
+            line(&format!("    {reason}"), count);
+        }
+        line("requests received", sum(|row| row.requests));
+        let (all, most) = (verdict.duplicates(), verdict.duplicates_at_once());
+        line(
+            "duplicates",
+            format!("{all}; by one crash in one subscription {most}, bound {DUPLICATES_MAX}"),
+        );
+        line("  after a late success", sum(|row| row.late_duplicates));
+        line("lost", verdict.lost);
+    }
+
+    fn print_subscriptions(&self) {
+        println!();
+        println!(
+            "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10}",
+            "subscription", "owed", "delivered", "terminal", "requests", "duplicates"
+        );
+        for (subscription, row) in SUBSCRIPTIONS.iter().zip(&self.verdict.rows) {
+            println!(
+                "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10}",
+                subscription.name,
+                row.owed,
+                row.taken,
+                row.terminal,
+                row.requests,
+                row.duplicates.values().sum::<u64>(),
+            );
+        }
+        println!();
+    }
+}
+
+fn line(name: &str, value: impl std::fmt::Display) {
+    println!("  {name:<38} {value}");
+}

@@ -1,0 +1,428 @@
+//! The verdict: compares the ledger with what the server says at the end.
+//!
+//! What is judged, each for every pair of a subscription and an event that it wants:
+//! - an acknowledged event was taken by the receiver, or has its terminal record; nothing else was stored but events in
+//!   doubt, and those whole requests at a time (ED-010, ED-041);
+//! - delivery counts never go down, and a count comes again only after a kill: at most one request too many for each
+//!   (ED-207, field case FC-05);
+//! - what was taken is sent again only if the server was killed before that was recorded (design D5), and never more of
+//!   it than the bound;
+//! - an event keeps its place in the log;
+//! - the counters balance, and say what the ledger says (ED-304).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::api::{Status, TerminalRecord};
+use super::config::DUPLICATES_MAX;
+use super::ledger::{Answer, Entries, Exchange, Fate, Pair};
+use super::plan::{Event, EventId, SUBSCRIPTIONS, TOPICS};
+
+/// How a life of the server ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It has not ended.
+    None,
+    /// Killed while it served.
+    Killed,
+    /// Killed while it started.
+    KilledAtStart,
+    /// Killed by itself at a failpoint.
+    Failpoint(&'static str),
+    /// Stopped in order.
+    Stopped,
+}
+
+impl Ending {
+    /// Whether it was a crash.
+    pub const fn is_crash(self) -> bool {
+        matches!(
+            self,
+            Self::Killed | Self::KilledAtStart | Self::Failpoint(_)
+        )
+    }
+}
+
+/// What the server says at the end: for each subscription.
+#[derive(Debug)]
+pub struct Account {
+    /// The counters.
+    pub statuses: Vec<Status>,
+    /// The terminal records of all topics.
+    pub terminal: Vec<TerminalRecord>,
+}
+
+/// What is known of one subscription.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// Stored events that it wants.
+    pub owed: u64,
+    /// Of them those that its receiver took.
+    pub taken: u64,
+    /// Of them those with a terminal record.
+    pub terminal: u64,
+    /// Requests that its receiver got.
+    pub requests: u64,
+    /// Events that were sent again after they were taken, for each crash.
+    pub duplicates: BTreeMap<usize, u64>,
+    /// Events that were taken after their timeout and sent again, which is allowed (ED-178).
+    pub late_duplicates: u64,
+}
+
+/// The judged ledger.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// For each subscription.
+    pub rows: Vec<Row>,
+    /// Acknowledged pairs that are nowhere.
+    pub lost: u64,
+    /// Events in doubt that were stored.
+    pub doubtful_stored: u64,
+    /// Terminal records by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// What is wrong; empty if nothing is.
+    pub problems: Vec<String>,
+}
+
+impl Verdict {
+    /// Duplicates of all crashes.
+    pub fn duplicates(&self) -> u64 {
+        self.rows
+            .iter()
+            .flat_map(|row| row.duplicates.values())
+            .sum()
+    }
+
+    /// The most duplicates that one crash caused in one subscription.
+    pub fn duplicates_at_once(&self) -> u64 {
+        self.rows
+            .iter()
+            .flat_map(|row| row.duplicates.values())
+            .copied()
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// Judges. `lives` are the lives of the server and how each ended.
+pub fn judge(seed: u64, entries: &Entries, lives: &[Ending], account: &Account) -> Verdict {
+    let mut judge = Judge {
+        entries,
+        crashes: Crashes::new(lives),
+        terminal: HashMap::new(),
+        verdict: Verdict {
+            rows: vec![Row::default(); SUBSCRIPTIONS.len()],
+            problems: entries.offences.clone(),
+            ..Verdict::default()
+        },
+    };
+    judge.take_terminal_records(seed, &account.terminal);
+    judge.pairs(seed);
+    for (pair, exchanges) in &entries.exchanges {
+        judge.exchanges(*pair, exchanges);
+    }
+    judge.system_ids();
+    judge.duplicates();
+    judge.counters(&account.statuses);
+    judge.verdict
+}
+
+struct Judge<'a> {
+    entries: &'a Entries,
+    crashes: Crashes,
+    terminal: HashMap<Pair, &'a TerminalRecord>,
+    verdict: Verdict,
+}
+
+impl<'a> Judge<'a> {
+    fn problem(&mut self, what: String) {
+        self.verdict.problems.push(what);
+    }
+
+    fn take_terminal_records(&mut self, seed: u64, records: &'a [TerminalRecord]) {
+        for record in records {
+            let name = &record.event_subscription;
+            let index = SUBSCRIPTIONS.iter().position(|one| one.name == name);
+            let id = EventId::parse(&record.event_id);
+            let (Some(index), Some(id)) = (index, id) else {
+                self.problem(format!("a terminal record of nobody's: {record:?}"));
+                continue;
+            };
+            let event = Event::of(seed, id);
+            let is_event = record.event_type == event.type_name && record.subject == event.subject;
+            if !is_event || !SUBSCRIPTIONS[index].wants(id, &event) {
+                self.problem(format!("a terminal record of something else: {record:?}"));
+            }
+            if self.terminal.insert((index, id), record).is_some() {
+                self.problem(format!("a second terminal record: {record:?}"));
+            }
+            *self
+                .verdict
+                .reasons
+                .entry(record.reason.clone())
+                .or_default() += 1;
+            self.terminal_record(index, id, record);
+        }
+    }
+
+    /// Compares a terminal record with the requests there were.
+    fn terminal_record(&mut self, index: usize, id: EventId, record: &TerminalRecord) {
+        let exchanges = self
+            .entries
+            .exchanges
+            .get(&(index, id))
+            .map_or(&[][..], Vec::as_slice);
+        let attempts = u64::from(record.delivery_attempts);
+        let requests = exchanges.len() as u64;
+        let crashes = self.crashes.during(exchanges);
+        let counted = exchanges.last().map_or(0, |last| u64::from(last.count) + 1);
+        let max = SUBSCRIPTIONS[index].attempts_max;
+        let name = SUBSCRIPTIONS[index].name;
+        if attempts + crashes < requests || attempts < counted || record.delivery_attempts > max {
+            self.problem(format!(
+                "{name}: event {id} ended after {attempts} attempts, but there were {requests} requests, the last one \
+                 counted {counted}, over {crashes} crashes, {max} allowed"
+            ));
+        }
+        let last = exchanges.last().map(|last| last.answer);
+        let is_told = match record.reason.as_str() {
+            "MaxDeliveryAttemptsExceeded" => record.delivery_attempts == max,
+            "UndeliverableDueToHttpBadRequest" => {
+                last == Some(Answer::Status(400)) && record.last_http_status_code == Some(400)
+            }
+            "UndeliverableDueToRepeatedCrash" => self.crashes.all >= 3,
+            _ => false,
+        };
+        if !is_told {
+            self.problem(format!(
+                "{name}: event {id} ended for no reason: {record:?}, {exchanges:?}"
+            ));
+        }
+    }
+
+    /// Each pair that could be: is what is owed there, and nothing else?
+    fn pairs(&mut self, seed: u64) {
+        let mut stored_of_request: HashMap<u32, (u32, u32)> = HashMap::new();
+        for topic in 0..TOPICS.len() {
+            for (number, published) in self.entries.published[topic].iter().enumerate() {
+                let id = EventId {
+                    topic,
+                    number: number as u32,
+                };
+                let is_stored = self.event(seed, id, published.fate);
+                let (all, stored) = stored_of_request.entry(published.request).or_default();
+                *all += 1;
+                *stored += u32::from(is_stored);
+            }
+        }
+        for (request, (all, stored)) in stored_of_request {
+            if stored != 0 && stored != all {
+                self.problem(format!(
+                    "publish request {request}: {stored} of {all} events stored"
+                ));
+            }
+        }
+    }
+
+    /// Judges an event and returns whether it is stored.
+    fn event(&mut self, seed: u64, id: EventId, fate: Fate) -> bool {
+        let event = Event::of(seed, id);
+        let wanted = |index: &usize| SUBSCRIPTIONS[*index].wants(id, &event);
+        let wanting: Vec<usize> = (0..SUBSCRIPTIONS.len()).filter(wanted).collect();
+        let is_seen = wanting.iter().any(|index| {
+            let pair = (*index, id);
+            self.entries.exchanges.contains_key(&pair) || self.terminal.contains_key(&pair)
+        });
+        match fate {
+            Fate::Acknowledged => {}
+            Fate::Maybe if is_seen => self.verdict.doubtful_stored += 1,
+            Fate::Refused if is_seen => {
+                self.problem(format!("event {id} was refused, and stored all the same"));
+            }
+            Fate::Maybe | Fate::Refused => return false,
+        }
+        for index in wanting {
+            self.owed(index, id, fate);
+        }
+        true
+    }
+
+    fn owed(&mut self, index: usize, id: EventId, fate: Fate) {
+        let exchanges = self
+            .entries
+            .exchanges
+            .get(&(index, id))
+            .map_or(&[][..], Vec::as_slice);
+        let is_taken = exchanges.iter().any(Exchange::is_success);
+        let is_terminal = self.terminal.contains_key(&(index, id));
+        let row = &mut self.verdict.rows[index];
+        row.owed += 1;
+        row.taken += u64::from(is_taken);
+        row.terminal += u64::from(is_terminal);
+        if !is_taken && !is_terminal {
+            self.verdict.lost += u64::from(fate == Fate::Acknowledged);
+            let name = SUBSCRIPTIONS[index].name;
+            self.problem(format!(
+                "{name}: event {id} ({fate:?}) is lost; requests: {exchanges:?}"
+            ));
+        }
+    }
+
+    /// The requests of one pair, in the order in which they came.
+    fn exchanges(&mut self, pair: Pair, exchanges: &[Exchange]) {
+        let (index, id) = pair;
+        let name = SUBSCRIPTIONS[index].name;
+        self.verdict.rows[index].requests += exchanges.len() as u64;
+        for two in exchanges.windows(2) {
+            let is_crash_between = self.crashes.between(two[0].life, two[1].life) > 0;
+            let is_in_order = match two[1].count.cmp(&two[0].count) {
+                std::cmp::Ordering::Greater => true,
+                std::cmp::Ordering::Equal => is_crash_between,
+                std::cmp::Ordering::Less => false,
+            };
+            if !is_in_order {
+                self.problem(format!(
+                    "{name}: event {id}: counts are out of order: {exchanges:?}"
+                ));
+            }
+        }
+        let Some(last) = exchanges.last() else { return };
+        let allowed = u64::from(last.count) + 1 + self.crashes.during(exchanges);
+        if exchanges.len() as u64 > allowed {
+            let requests = exchanges.len();
+            self.problem(format!(
+                "{name}: event {id}: {requests} requests, {allowed} allowed"
+            ));
+        }
+        self.sent_again(pair, exchanges);
+    }
+
+    /// What was sent again although it was taken.
+    fn sent_again(&mut self, (index, id): Pair, exchanges: &[Exchange]) {
+        let mut taken: Option<Exchange> = None;
+        let mut hung = false;
+        let mut counted = HashSet::new();
+        for exchange in exchanges {
+            if let Some(taken) = taken
+                && counted.insert(taken.life)
+            {
+                let row = &mut self.verdict.rows[index];
+                let crash = self.crashes.first(taken.life, exchange.life);
+                match crash {
+                    // A late success may lose against the next attempt (ED-178).
+                    _ if hung => row.late_duplicates += 1,
+                    Some(crash) => *row.duplicates.entry(crash).or_default() += 1,
+                    None => {
+                        let name = SUBSCRIPTIONS[index].name;
+                        self.problem(format!(
+                            "{name}: event {id} was sent again without a crash: {exchanges:?}"
+                        ));
+                    }
+                }
+            }
+            hung |= exchange.hangs;
+            if exchange.is_success() {
+                taken = Some(*exchange);
+            }
+        }
+    }
+
+    /// An event has one place in the log, whatever crashed, and no two events have the same.
+    fn system_ids(&mut self) {
+        let mut owners: HashMap<(usize, u128), EventId> = HashMap::new();
+        let mut problems = Vec::new();
+        for ((index, id), exchanges) in &self.entries.exchanges {
+            let first = exchanges[0].system_id;
+            let name = SUBSCRIPTIONS[*index].name;
+            if exchanges.iter().any(|exchange| exchange.system_id != first) {
+                problems.push(format!(
+                    "{name}: event {id} changed its place: {exchanges:?}"
+                ));
+            }
+            if let Some(other) = owners.insert((*index, first), *id) {
+                problems.push(format!(
+                    "{name}: events {id} and {other} have the same place"
+                ));
+            }
+        }
+        self.verdict.problems.append(&mut problems);
+    }
+
+    fn duplicates(&mut self) {
+        let mut problems = Vec::new();
+        for (subscription, row) in SUBSCRIPTIONS.iter().zip(&self.verdict.rows) {
+            for (crash, count) in row
+                .duplicates
+                .iter()
+                .filter(|(_, count)| **count > DUPLICATES_MAX)
+            {
+                let name = subscription.name;
+                problems.push(format!(
+                    "{name}: {count} events sent again after the end of life {crash}, {DUPLICATES_MAX} allowed"
+                ));
+            }
+        }
+        self.verdict.problems.append(&mut problems);
+    }
+
+    /// The counters of the server against each other and against the ledger.
+    fn counters(&mut self, statuses: &[Status]) {
+        for (index, status) in statuses.iter().enumerate() {
+            let row = self.verdict.rows[index].clone();
+            let is_balanced = status.matched == status.ended() + status.pending;
+            let is_true = status.matched == row.owed && status.dropped == row.terminal;
+            let is_quiet = status.pending == 0 && status.in_flight == 0;
+            if !is_balanced || !is_true || !is_quiet || status.dead_lettered != 0 {
+                let name = SUBSCRIPTIONS[index].name;
+                self.problem(format!(
+                    "{name}: the counters say {status:?}, the ledger says {row:?}"
+                ));
+            }
+        }
+    }
+}
+
+/// Which lives ended with a crash.
+struct Crashes {
+    /// Crashes before each life.
+    before: Vec<u64>,
+    is_crash: Vec<bool>,
+    all: u64,
+}
+
+impl Crashes {
+    fn new(lives: &[Ending]) -> Self {
+        let is_crash: Vec<bool> = lives.iter().map(|ending| ending.is_crash()).collect();
+        let mut all = 0;
+        let mut before = Vec::with_capacity(lives.len());
+        for is_crash in &is_crash {
+            before.push(all);
+            all += u64::from(*is_crash);
+        }
+        Self {
+            before,
+            is_crash,
+            all,
+        }
+    }
+
+    /// Crashes between two lives.
+    fn between(&self, from: usize, to: usize) -> u64 {
+        self.before[to] - self.before[from]
+    }
+
+    /// The first life from `from` on, before `to`, that ended with a crash.
+    fn first(&self, from: usize, to: usize) -> Option<usize> {
+        (from..to).find(|life| self.is_crash[*life])
+    }
+
+    /// Crashes since the first of these requests, the end of the last one's life included.
+    fn during(&self, exchanges: &[Exchange]) -> u64 {
+        let (Some(first), Some(last)) = (exchanges.first(), exchanges.last()) else {
+            return 0;
+        };
+        self.between(first.life, last.life) + u64::from(self.is_crash[last.life])
+    }
+}
+
+#[cfg(test)]
+mod tests;

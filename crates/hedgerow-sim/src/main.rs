@@ -1,0 +1,30 @@
+//! Crash and power-cut proofs: `crash` kills the real server, `power` cuts the power of log and view in process. Each runs
+//! for a number of rounds, keeps a ledger of what was acknowledged and fails if anything of it was lost.
+
+// Both proofs are tools: what they print is their result.
+#![allow(clippy::print_stdout)]
+
+mod crash;
+mod power;
+mod random;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: hedgerow-sim crash --binary PATH [--rounds N] [--seed S]
+       hedgerow-sim power [--rounds N] [--seed S]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = match arguments.split_first() {
+        Some((command, rest)) if command == "crash" => crash::run(rest),
+        Some((command, rest)) if command == "power" => power::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

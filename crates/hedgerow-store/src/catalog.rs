@@ -1,0 +1,297 @@
+//! What users declared: topics and subscriptions. A change is a record of the log, and its place there is the position
+//! from which it holds (design D2).
+//!
+//! Changes are JSON, so that what users declare can gain members. Ids are given by the catalog and never reused.
+
+use std::collections::BTreeMap;
+
+use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A topic as declared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Topic {
+    /// Never reused.
+    pub id: TopicId,
+    /// Unique among the topics that exist.
+    pub name: TopicName,
+    /// What the user asked for.
+    pub spec: TopicSpec,
+    /// The two keys that publishers may use (ED-014).
+    pub keys: TopicKeys,
+    /// When it was created.
+    pub created: Timestamp,
+}
+
+/// The two keys of a topic, base64 of 32 random bytes each (ED-014). Not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicKeys {
+    /// `key1`.
+    pub key1: String,
+    /// `key2`.
+    pub key2: String,
+}
+
+impl std::fmt::Debug for TopicKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TopicKeys(..)")
+    }
+}
+
+/// A subscription as declared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Subscription {
+    /// Never reused: one that is created again under its old name shares nothing with it.
+    pub id: SubscriptionId,
+    /// The topic it belongs to.
+    pub topic: TopicId,
+    /// Unique among the subscriptions of its topic that exist.
+    pub name: SubscriptionName,
+    /// What the user asked for, with the newest filter.
+    pub spec: SubscriptionSpec,
+    /// When it was created.
+    pub created: Timestamp,
+    /// The filters in force, each from an event on: ascending, never empty. More than one only while the subscription
+    /// stands before an event at which its filter changed (ED-085).
+    pub filters: Vec<FilterVersion>,
+}
+
+/// A filter and the first event it decides about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FilterVersion {
+    /// The first `seq` of the topic that it decides about.
+    pub from_seq: u64,
+    /// The filter.
+    pub filter: FilterSpec,
+}
+
+/// A change of the catalog, the JSON of a [`crate::record::CatalogChange`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "camelCase")]
+pub enum Change {
+    /// A topic is there from now on.
+    TopicCreated {
+        /// Its id, the catalog's next one.
+        id: TopicId,
+        /// Its name.
+        name: TopicName,
+        /// What the user asked for.
+        spec: TopicSpec,
+        /// Its keys.
+        keys: TopicKeys,
+        /// When.
+        created: Timestamp,
+    },
+    /// A topic has other keys from now on.
+    TopicKeysChanged {
+        /// Which topic.
+        id: TopicId,
+        /// Both keys, the unchanged one too.
+        keys: TopicKeys,
+    },
+    /// A topic is gone, with all its subscriptions and what was owed to them.
+    TopicDeleted {
+        /// Which topic.
+        id: TopicId,
+    },
+    /// A subscription receives what is published from here on.
+    SubscriptionCreated {
+        /// Its id, the catalog's next one.
+        id: SubscriptionId,
+        /// The topic it belongs to.
+        topic: TopicId,
+        /// Its name.
+        name: SubscriptionName,
+        /// What the user asked for.
+        spec: Box<SubscriptionSpec>,
+        /// When.
+        created: Timestamp,
+    },
+    /// A subscription is declared anew; it keeps its id and what is owed to it.
+    SubscriptionUpdated {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// What the user asks for now.
+        spec: Box<SubscriptionSpec>,
+    },
+    /// A subscription is gone, with what was owed to it.
+    SubscriptionDeleted {
+        /// Which subscription.
+        id: SubscriptionId,
+    },
+}
+
+/// Everything declared, at one revision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Catalog {
+    /// Counts the changes.
+    pub revision: u64,
+    last_topic_id: u32,
+    last_subscription_id: u32,
+    topics: BTreeMap<TopicId, Topic>,
+    subscriptions: BTreeMap<SubscriptionId, Subscription>,
+}
+
+impl Catalog {
+    /// The id that the next topic is created with.
+    #[must_use]
+    pub fn next_topic_id(&self) -> TopicId {
+        TopicId(self.last_topic_id + 1)
+    }
+
+    /// The id that the next subscription is created with.
+    #[must_use]
+    pub fn next_subscription_id(&self) -> SubscriptionId {
+        SubscriptionId(self.last_subscription_id + 1)
+    }
+
+    /// All topics, by id.
+    pub fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.topics.values()
+    }
+
+    /// All subscriptions, by id.
+    pub fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
+        self.subscriptions.values()
+    }
+
+    /// The subscriptions of one topic, by id.
+    pub fn subscriptions_of(&self, topic: TopicId) -> impl Iterator<Item = &Subscription> {
+        self.subscriptions
+            .values()
+            .filter(move |subscription| subscription.topic == topic)
+    }
+
+    /// The topic with this id.
+    #[must_use]
+    pub fn topic(&self, id: TopicId) -> Option<&Topic> {
+        self.topics.get(&id)
+    }
+
+    /// The topic with this name.
+    #[must_use]
+    pub fn topic_named(&self, name: &str) -> Option<&Topic> {
+        self.topics
+            .values()
+            .find(|topic| topic.name.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// The subscription with this id.
+    #[must_use]
+    pub fn subscription(&self, id: SubscriptionId) -> Option<&Subscription> {
+        self.subscriptions.get(&id)
+    }
+
+    /// The subscription with this name in a topic.
+    #[must_use]
+    pub fn subscription_named(&self, topic: TopicId, name: &str) -> Option<&Subscription> {
+        self.subscriptions_of(topic)
+            .find(|subscription| subscription.name.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// Applies a change that stands in the log where the next event of each topic would have the number `next_seq`.
+    /// Returns the subscriptions that are gone with it.
+    pub fn apply(
+        &mut self,
+        change: Change,
+        next_seq: impl Fn(TopicId) -> u64,
+    ) -> Vec<SubscriptionId> {
+        self.revision += 1;
+        match change {
+            Change::TopicCreated {
+                id,
+                name,
+                spec,
+                keys,
+                created,
+            } => {
+                self.last_topic_id = id.0;
+                self.topics.insert(
+                    id,
+                    Topic {
+                        id,
+                        name,
+                        spec,
+                        keys,
+                        created,
+                    },
+                );
+            }
+            Change::TopicKeysChanged { id, keys } => {
+                if let Some(topic) = self.topics.get_mut(&id) {
+                    topic.keys = keys;
+                }
+            }
+            Change::TopicDeleted { id } => {
+                self.topics.remove(&id);
+                let gone: Vec<_> = self
+                    .subscriptions_of(id)
+                    .map(|subscription| subscription.id)
+                    .collect();
+                self.subscriptions
+                    .retain(|_, subscription| subscription.topic != id);
+                return gone;
+            }
+            Change::SubscriptionCreated {
+                id,
+                topic,
+                name,
+                spec,
+                created,
+            } => {
+                self.last_subscription_id = id.0;
+                let filters = vec![FilterVersion {
+                    from_seq: next_seq(topic),
+                    filter: spec.filter.clone(),
+                }];
+                self.subscriptions.insert(
+                    id,
+                    Subscription {
+                        id,
+                        topic,
+                        name,
+                        spec: *spec,
+                        created,
+                        filters,
+                    },
+                );
+            }
+            Change::SubscriptionUpdated { id, spec } => {
+                if let Some(subscription) = self.subscriptions.get_mut(&id) {
+                    subscription.update(*spec, next_seq(subscription.topic));
+                }
+            }
+            Change::SubscriptionDeleted { id } => {
+                self.subscriptions.remove(&id);
+                return vec![id];
+            }
+        }
+        Vec::new()
+    }
+
+    /// Forgets the filters that decide about no event from `cursor` on.
+    pub fn forget_filters_before(&mut self, id: SubscriptionId, cursor: u64) {
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            let filters = &mut subscription.filters;
+            while filters.len() > 1 && filters[1].from_seq <= cursor {
+                filters.remove(0);
+            }
+        }
+    }
+}
+
+impl Subscription {
+    fn update(&mut self, spec: SubscriptionSpec, next_seq: u64) {
+        if self.spec.filter != spec.filter {
+            self.filters.retain(|version| version.from_seq < next_seq);
+            self.filters.push(FilterVersion {
+                from_seq: next_seq,
+                filter: spec.filter.clone(),
+            });
+        }
+        self.spec = spec;
+    }
+}

@@ -1,0 +1,197 @@
+//! What can go wrong in the store, told apart by what the caller does about it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use hedgerow_core::position::{Mark, Position};
+
+/// An error of the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Publishing is refused until room was made. It resumes by itself.
+    #[error("cannot append: {0}")]
+    Full(Fullness),
+    /// More waits to be written than may wait. Come back in a moment.
+    #[error(
+        "cannot append: {queued_bytes} bytes wait to be written, {queue_bytes_max} may; publish \
+         again in a moment"
+    )]
+    Busy {
+        /// What waits.
+        queued_bytes: u64,
+        /// What may wait.
+        queue_bytes_max: u64,
+    },
+    /// One record is larger than a group can be. It never fits: publish less at once.
+    #[error(
+        "cannot append: {bytes} bytes in one record, {bytes_max} are possible; send less at once"
+    )]
+    TooLarge {
+        /// The record's size.
+        bytes: usize,
+        /// The largest size that fits.
+        bytes_max: usize,
+    },
+    /// The store failed a write or a sync, or was closed. Open it again from disk.
+    #[error("the store is closed; it has to be opened again")]
+    Closed,
+    /// What was asked for is not in the log any more, or not yet.
+    #[error(
+        "{what} is not in the log, which begins behind {oldest}; it was delivered or is unknown"
+    )]
+    Forgotten {
+        /// The place that was asked for.
+        what: Place,
+        /// The end of what was forgotten.
+        oldest: Mark,
+    },
+    /// Bytes that were safely stored have changed or are missing. A person must act.
+    #[error(
+        "{what} is damaged; restore the data directory from a backup, or run `hedgerow recover`"
+    )]
+    Damaged {
+        /// The object and what is wrong with it.
+        what: String,
+    },
+    /// The data was written by a newer version of Hedgerow.
+    #[error("{what} was written by a newer version; start that version or a newer one")]
+    Newer {
+        /// The object and the version found.
+        what: String,
+    },
+    /// Another process uses the directory.
+    #[error(
+        "data directory {directory} is in use by another server; stop it, or choose another directory"
+    )]
+    Locked {
+        /// The directory.
+        directory: String,
+    },
+    /// The file system refused.
+    #[error(
+        "cannot {doing} {path}; check the disk, its space and the permissions of the data directory"
+    )]
+    Io {
+        /// The verb.
+        doing: &'static str,
+        /// The file or directory, relative to the data directory.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The view is ahead of the log: the log lost its end, or belongs to another view.
+    #[error(
+        "the view stands at {stamp}, the log ends at {end}; run `hedgerow recover` to build the view again"
+    )]
+    ViewAhead {
+        /// Where the view stands.
+        stamp: Mark,
+        /// Where the log ends.
+        end: Mark,
+    },
+    /// The log has forgotten what the view has not seen.
+    #[error(
+        "the view stands at {stamp}, the log begins behind {oldest}; restore both from one backup"
+    )]
+    ViewBehind {
+        /// Where the view stands.
+        stamp: Mark,
+        /// The end of what the log has forgotten.
+        oldest: Mark,
+    },
+    /// The table under the view refused.
+    #[error("cannot {doing} the view; check the disk, then start again")]
+    View {
+        /// The verb.
+        doing: &'static str,
+        /// Why.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// An error of the file system about `path`.
+    pub(crate) fn io(
+        doing: &'static str,
+        path: impl Into<String>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    /// An error about damaged bytes.
+    pub(crate) fn damaged(what: impl Into<String>) -> Self {
+        Self::Damaged { what: what.into() }
+    }
+}
+
+/// Why publishing is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fullness {
+    /// The log has grown to its watermark.
+    Log {
+        /// Bytes that cannot be forgotten yet.
+        used_bytes: u64,
+        /// At how many of them publishing is refused.
+        watermark_bytes: u64,
+    },
+    /// The disk has too little space left.
+    Disk {
+        /// Bytes free on the disk.
+        free_bytes: u64,
+        /// How many of them are kept for settling.
+        reserve_bytes: u64,
+    },
+}
+
+impl fmt::Display for Fullness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log {
+                used_bytes,
+                watermark_bytes,
+            } => write!(
+                f,
+                "the log holds {used_bytes} bytes that are still owed, {watermark_bytes} are allowed; \
+                 let subscriptions catch up or raise store.bytes_max"
+            ),
+            Self::Disk {
+                free_bytes,
+                reserve_bytes,
+            } => write!(
+                f,
+                "the disk has {free_bytes} bytes left and {reserve_bytes} are kept for settling; free space"
+            ),
+        }
+    }
+}
+
+/// A place in the log, in either numbering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A place in the order of all records.
+    Mark(Mark),
+    /// One event.
+    Position(Position),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mark(mark) => write!(f, "the group at {mark}"),
+            Self::Position(position) => {
+                write!(
+                    f,
+                    "event {} of topic number {}",
+                    position.seq, position.topic.0
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Remembers: the durable log of everything that must survive, and the view that is built from it.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`record`] | the records of the log, and their stored form |
+//! | [`disk`] | the seam to the file system: the real one, and one that loses power |
+//! | [`log`] | groups, segments, the commit thread, recovery |
+//! | [`memory`] | the model of a store: obvious, slow, trusted |
+//! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
+//! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
+//! | [`error`] | what can go wrong, by what the caller does about it |
+//!
+//! Only this crate knows formats on disk.
+
+pub mod catalog;
+pub mod disk;
+pub mod error;
+pub mod failpoint;
+pub mod log;
+pub mod memory;
+pub mod record;
+pub mod view;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use hedgerow_core::position::{Mark, Position, TopicId};
+use hedgerow_core::time::Timestamp;
+use tokio::sync::{oneshot, watch};
+
+pub use crate::error::StoreError;
+use crate::record::{PackedEvents, Record};
+
+/// An append-only store with one order of events, journal and catalog records (design D8).
+///
+/// # Order
+/// Records become durable in the order in which they were queued, `append` and `journal` together.
+///
+/// # Durability
+/// Nothing is shown by [`Store::groups`] before it is durable, and an [`Appending`] resolves with `Ok` only then. What
+/// is queued when the store fails may or may not be there after it was opened again.
+///
+/// # Failure
+/// A store that failed a write or a sync is closed for good: every later call answers [`StoreError::Closed`]. Its
+/// owner opens it again from disk; a failed sync is never retried (design D5).
+pub trait Store: Send + Sync + 'static {
+    /// Queues events behind everything queued so far. Does not block.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] at the watermark and [`StoreError::Busy`] when too many bytes are queued: nothing was
+    /// stored, the publisher is told to come back.
+    fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError>;
+
+    /// Queues a record behind everything queued so far. Does not block, and is not refused at the watermark: room is
+    /// kept for it. Whoever must know that it is durable sees it come back from [`Store::groups`]. Never called with
+    /// [`Record::Events`].
+    fn journal(&self, record: Record) -> Result<(), StoreError>;
+
+    /// The end of what is durable; changes after each sync. The sender goes away when the store closes.
+    fn durable(&self) -> watch::Receiver<Mark>;
+
+    /// The durable groups that start at or after `from`, in order, at least one if there is one, about `bytes_max`
+    /// bytes at most. `from` is [`Mark::ZERO`], or the `end` of a group (which may be the end of a segment that was
+    /// recycled since: the answer then begins with the oldest group there is, and its number tells whether one is
+    /// missing). May read the disk.
+    fn groups(&self, from: Mark, bytes_max: usize) -> Result<Vec<Arc<Group>>, StoreError>;
+
+    /// The events of the group that holds the event at `position`. Does not read the disk: `None` if the group is not
+    /// in memory.
+    fn read_recent(&self, position: Position) -> Option<StoredEvent>;
+
+    /// The event at `position`. May read the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Forgotten`] if it is not there any more, or not yet.
+    fn read(&self, position: Position) -> Result<StoredEvent, StoreError>;
+
+    /// The events of the topic from `from` on, each with its number, without a gap, at least one if there is one, about
+    /// `bytes_max` bytes at most. For readers that are behind. May read the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Forgotten`] if the first one is not there any more, or not yet.
+    fn read_from(
+        &self,
+        from: Position,
+        bytes_max: usize,
+    ) -> Result<Vec<(u64, StoredEvent)>, StoreError>;
+
+    /// Says that the view is synced up to `through`, and what is still needed; frees what can be freed.
+    fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError>;
+
+    /// How full the store is.
+    fn usage(&self) -> Usage;
+}
+
+/// An append on its way. Resolves after the sync that covers it; resolves with an error of the channel when the store
+/// closed before that, and then the events may or may not have been kept.
+pub type Appending = oneshot::Receiver<Appended>;
+
+/// What an append was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Where the first event stands; the others follow.
+    pub first: Position,
+    /// P of ED-203.
+    pub published: Timestamp,
+}
+
+/// What was written and synced together.
+#[derive(Debug)]
+pub struct Group {
+    /// Counts the groups of a store from 1, without a gap: a reader that kept the number of the last group it saw knows
+    /// whether the next one it is given follows.
+    pub number: u64,
+    /// Where it begins.
+    pub start: Mark,
+    /// Where the next one may begin.
+    pub end: Mark,
+    /// Its records in order. Bytes in them are shared with the group's buffer.
+    pub records: Vec<Record>,
+    /// The size of the backing buffer.
+    pub bytes: usize,
+}
+
+/// One event as read back.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    /// P of ED-203.
+    pub published: Timestamp,
+    /// The stored form of the event; [`record::unpack_event`] reads it. Shared with its group's buffer.
+    pub bytes: bytes::Bytes,
+}
+
+/// What the cleaner of a store asks the view (design D8).
+pub trait Liveness {
+    /// Whether any event of the topic in this range of `seq` is still owed to somebody, or was not offered to
+    /// everybody yet.
+    fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool;
+}
+
+/// How full a store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Bytes of log that cannot be forgotten yet, whole segments.
+    pub used_bytes: u64,
+    /// At how many of them publishing is refused.
+    pub watermark_bytes: u64,
+    /// Bytes that wait to be written.
+    pub queued_bytes: u64,
+    /// Segments given over to new data so far, counted since the store was opened.
+    pub recycled_segments: u64,
+}

@@ -1,0 +1,477 @@
+//! The durable log: one order, one writer, one sync stream (design D1).
+//!
+//! | module | does |
+//! | --- | --- |
+//! | `group` | the form of what is written and synced together |
+//! | `segment` | one file of groups, and the index of what is in it |
+//! | `superblock` | who the store is, and its epoch |
+//! | `recover` | opens a log: end, torn tail or damage |
+//! | `scan` | reads the groups of a file in order |
+//! | `queue` | what waits to be written |
+//! | `writer` | builds, writes and syncs groups |
+//! | `pool` | makes and recycles segments |
+//! | `ring` | the newest groups in memory |
+//! | `read` | reads groups and events, from the ring or from disk |
+//! | `shared` | what these share: admission, checkpoints, closing |
+//!
+//! The life of a log: [`Log::open`] finds and repairs what is on the disk; its owner replays the groups of
+//! [`RecoveredLog`] into the view; [`RecoveredLog::start`] begins to write. The first error of a write or a sync closes
+//! the log for good, and its owner opens it again.
+
+mod group;
+mod pool;
+mod queue;
+mod read;
+mod recover;
+mod ring;
+mod scan;
+mod segment;
+mod shared;
+mod superblock;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use hedgerow_core::position::{Mark, Position, TopicId};
+use hedgerow_core::time::Timestamp;
+use tokio::sync::{oneshot, watch};
+
+use self::pool::Pool;
+use self::queue::Work;
+use self::recover::Tail;
+pub(crate) use self::segment::EventsRange;
+use self::shared::Shared;
+use self::writer::{Start, Writer};
+use crate::disk::{Disk, DiskLock};
+use crate::error::StoreError;
+use crate::record::{PackedEvents, Record};
+use crate::{Appending, Group, Liveness, Store, StoredEvent, Usage};
+
+/// Issues the time of the server (design D4).
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The smallest segment.
+pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
+/// The largest segment: offsets in it fit 32 bits with room to spare.
+pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
+/// Segments that are kept for journal records when publishing is refused.
+const RESERVE_SEGMENTS: u64 = 2;
+const LOCK: &str = "LOCK";
+const MIB: usize = 1024 * 1024;
+
+/// How a log is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOptions {
+    /// The size of a segment, a multiple of 4096. Segments made earlier keep theirs.
+    pub segment_bytes: u32,
+    /// How large the log may become. Publishing is refused two segments below this.
+    pub bytes_max: u64,
+    /// Publishing is refused while the disk has less space left than this.
+    pub disk_reserve_bytes: u64,
+    /// How much memory the newest groups may take.
+    pub ring_bytes: usize,
+    /// How large a group may become, if it is not a single larger record.
+    pub group_bytes_max: usize,
+    /// How much may wait to be written when more is published.
+    pub queue_bytes_max: u64,
+    /// So many free files are written once in advance, because that makes their syncs faster.
+    pub zeroed_segments: usize,
+    /// More free files than this are removed.
+    pub free_segments_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 * MIB as u32,
+            bytes_max: 8 * 1024 * MIB as u64,
+            disk_reserve_bytes: 64 * MIB as u64,
+            ring_bytes: 64 * MIB,
+            group_bytes_max: 4 * MIB,
+            queue_bytes_max: 64 * MIB as u64,
+            zeroed_segments: 2,
+            free_segments_max: 8,
+        }
+    }
+}
+
+impl LogOptions {
+    /// At how many used bytes publishing is refused. At least two segments.
+    #[must_use]
+    pub fn watermark_bytes(&self) -> u64 {
+        let segment_bytes = u64::from(self.segment_bytes);
+        let segments = (self.bytes_max / segment_bytes).max(2 + RESERVE_SEGMENTS);
+        (segments - RESERVE_SEGMENTS) * segment_bytes
+    }
+
+    /// The largest frame.
+    fn record_bytes_max(&self) -> usize {
+        self.segment_bytes as usize - group::HEADER_BYTES
+    }
+
+    /// How much goes into one group.
+    fn batch_bytes_max(&self) -> usize {
+        self.group_bytes_max.min(self.record_bytes_max())
+    }
+
+    fn check(&self) {
+        assert!(
+            (SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes)
+                && self.segment_bytes.is_multiple_of(4096),
+            "a segment has 64 KiB to 1 GiB in whole pages"
+        );
+    }
+}
+
+/// A log that was opened and made durable, and is not written to yet.
+pub struct RecoveredLog {
+    shared: Arc<Shared>,
+    clock: Clock,
+    epoch: u32,
+    tail: Tail,
+    next_seqs: HashMap<TopicId, u64>,
+    lock: DiskLock,
+}
+
+/// An open log: the embedded [`Store`].
+pub struct Log {
+    shared: Arc<Shared>,
+    epoch: u32,
+    /// In a log that is driven step by step.
+    writer: Mutex<Option<Writer>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lock: Mutex<Option<DiskLock>>,
+}
+
+impl Log {
+    /// Opens the log in a data directory, or makes one. Whatever it then shows is durable.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`], [`StoreError::Damaged`], [`StoreError::Newer`], [`StoreError::Io`].
+    ///
+    /// # Panics
+    /// If the segment size is no whole number of pages between 64 KiB and 1 GiB.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        clock: Clock,
+    ) -> Result<RecoveredLog, StoreError> {
+        options.check();
+        let lock = disk.lock(LOCK).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => StoreError::Locked {
+                directory: disk.name(),
+            },
+            _ => StoreError::io("lock", LOCK)(error),
+        })?;
+        let found = recover::open(&*disk, &options)?;
+        let next_seqs = recover::next_seqs(&found.segments);
+        let pool = Pool::new(
+            Arc::clone(&disk),
+            options.segment_bytes,
+            options.free_segments_max,
+            found.free,
+            found.next_free,
+            found.segments.back().map_or(0, |newest| newest.number),
+        );
+        let end = found.tail.end();
+        let shared = Shared::new(disk, options, found.store_id, found.segments, pool, end);
+        Ok(RecoveredLog {
+            shared: Arc::new(shared),
+            clock,
+            epoch: found.epoch,
+            tail: found.tail,
+            next_seqs,
+            lock,
+        })
+    }
+
+    /// The epoch, raised at each open.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The end of what was forgotten; groups behind it can be read.
+    #[must_use]
+    pub fn oldest(&self) -> Mark {
+        self.shared.oldest()
+    }
+
+    /// Writes what is queued as one group, at most so much as a group can hold; `None` if nothing is queued. Only for
+    /// a log that is driven step by step.
+    ///
+    /// # Errors
+    /// After the first one the log is closed.
+    pub fn commit_queued(&self) -> Result<Option<Arc<Group>>, StoreError> {
+        let mut writer = lock(&self.writer);
+        if self.shared.is_closed() {
+            return Err(StoreError::Closed);
+        }
+        let Some(writer) = writer.as_mut() else {
+            return Ok(None);
+        };
+        let mut batch = Vec::new();
+        self.shared
+            .queue
+            .take(self.shared.options.batch_bytes_max(), &mut batch);
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        let group = writer.commit(&mut batch)?;
+        if let Some(number) = writer.next_segment() {
+            self.shared.prepare(number);
+        }
+        Ok(Some(group))
+    }
+
+    /// Writes what is queued, unless the log has failed, then closes it and gives up the directory. Blocks until the
+    /// last sync is done. Dropping the log does the same.
+    pub fn close(&self) {
+        self.shared.queue.close();
+        while matches!(self.commit_queued(), Ok(Some(_))) {}
+        for thread in lock(&self.threads).drain(..) {
+            // A thread that panicked has closed the log already.
+            let _ = thread.join();
+        }
+        self.shared.close();
+        lock(&self.lock).take();
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl RecoveredLog {
+    /// The groups from `from` on; see [`Store::groups`].
+    pub fn groups(&self, from: Mark, bytes_max: usize) -> Result<Vec<Arc<Group>>, StoreError> {
+        self.shared.groups(from, bytes_max)
+    }
+
+    /// The end of the last group, [`Mark::ZERO`] if there was never one.
+    #[must_use]
+    pub fn end(&self) -> Mark {
+        self.tail.end()
+    }
+
+    /// The end of what was forgotten, [`Mark::ZERO`] if nothing was; groups behind it can be read.
+    #[must_use]
+    pub fn oldest(&self) -> Mark {
+        self.shared.oldest()
+    }
+
+    /// The epoch of this open: raised by one each time.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Drawn when the store was made.
+    #[must_use]
+    pub fn store_id(&self) -> [u8; 16] {
+        self.shared.store_id
+    }
+
+    /// The highest time that the server is known to have issued. The clock goes on from there.
+    #[must_use]
+    pub fn clock_high_water(&self) -> Timestamp {
+        self.tail.clock()
+    }
+
+    /// Begins to write, on threads of its own. `next_seqs` says for each topic which `seq` comes next; what the log
+    /// itself saw counts if it is higher, and 1 where neither knows.
+    #[must_use]
+    pub fn start(self, next_seqs: &HashMap<TopicId, u64>) -> Log {
+        let (log, writer) = self.into_log(next_seqs);
+        let (wishes, wishes_heard) = mpsc::sync_channel(1);
+        let preparing = Arc::clone(&log.shared);
+        let committing = Arc::clone(&log.shared);
+        let threads = [
+            spawn("hedgerow-prepare", move || {
+                prepare_segments(&preparing, &wishes_heard);
+            }),
+            spawn("hedgerow-commit", move || {
+                commit_groups(&committing, writer, &wishes);
+            }),
+        ];
+        lock(&log.threads).extend(threads);
+        log
+    }
+
+    /// The same without threads: nothing is written until [`Log::commit_queued`] is called.
+    #[must_use]
+    pub fn start_synchronous(self, next_seqs: &HashMap<TopicId, u64>) -> Log {
+        let (log, writer) = self.into_log(next_seqs);
+        *lock(&log.writer) = Some(writer);
+        log
+    }
+
+    fn into_log(self, next_seqs: &HashMap<TopicId, u64>) -> (Log, Writer) {
+        let mut seqs = self.next_seqs;
+        for (topic, next) in next_seqs {
+            let seq = seqs.entry(*topic).or_insert(1);
+            *seq = (*seq).max(*next);
+        }
+        let start = Start {
+            epoch: self.epoch,
+            active: self.shared.segments().back().cloned(),
+            next_number: self.tail.next_number(),
+            end: self.tail.end(),
+            high_water: self.tail.clock(),
+            next_seqs: seqs,
+        };
+        let writer = Writer::new(Arc::clone(&self.shared), self.clock, start);
+        let log = Log {
+            shared: self.shared,
+            epoch: self.epoch,
+            writer: Mutex::new(None),
+            threads: Mutex::default(),
+            lock: Mutex::new(Some(self.lock)),
+        };
+        (log, writer)
+    }
+}
+
+impl Store for Log {
+    fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        assert!(events.count() > 0, "an append has at least one event");
+        let (reply, appending) = oneshot::channel();
+        let work = Work::Append {
+            topic,
+            events,
+            reply,
+        };
+        let bytes = self.frame_bytes(&work)?;
+        self.shared
+            .queue
+            .push(work, |queued| self.shared.admit_append(bytes, queued))?;
+        Ok(appending)
+    }
+
+    fn journal(&self, record: Record) -> Result<(), StoreError> {
+        assert!(
+            !matches!(record, Record::Events(_)),
+            "events are appended, not journaled"
+        );
+        let work = Work::journal(record);
+        self.frame_bytes(&work)?;
+        self.shared.queue.push(work, |_| Ok(()))
+    }
+
+    fn durable(&self) -> watch::Receiver<Mark> {
+        self.shared.durable()
+    }
+
+    fn groups(&self, from: Mark, bytes_max: usize) -> Result<Vec<Arc<Group>>, StoreError> {
+        self.check_open()?;
+        self.shared.groups(from, bytes_max)
+    }
+
+    fn read_recent(&self, position: Position) -> Option<StoredEvent> {
+        self.shared.read_recent(position)
+    }
+
+    fn read(&self, position: Position) -> Result<StoredEvent, StoreError> {
+        self.check_open()?;
+        self.shared.read(position)
+    }
+
+    fn read_from(
+        &self,
+        from: Position,
+        bytes_max: usize,
+    ) -> Result<Vec<(u64, StoredEvent)>, StoreError> {
+        self.check_open()?;
+        self.shared.read_from(from, bytes_max)
+    }
+
+    fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError> {
+        self.check_open()?;
+        self.shared.checkpoint(through, liveness)
+    }
+
+    fn usage(&self) -> Usage {
+        self.shared.usage()
+    }
+}
+
+impl Log {
+    fn check_open(&self) -> Result<(), StoreError> {
+        if self.shared.is_closed() {
+            Err(StoreError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn frame_bytes(&self, work: &Work) -> Result<u64, StoreError> {
+        let (bytes, bytes_max) = (work.bytes(), self.shared.options.record_bytes_max());
+        if bytes > bytes_max {
+            return Err(StoreError::TooLarge { bytes, bytes_max });
+        }
+        Ok(bytes as u64)
+    }
+}
+
+/// Closes the log when the thread that writes ends, in whichever way.
+struct CloseAtEnd<'a>(&'a Shared);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The commit thread: takes all that is queued, without lingering, until the queue is closed and empty.
+fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<u32>) {
+    let _close = CloseAtEnd(shared);
+    let bytes_max = shared.options.batch_bytes_max();
+    let mut batch = Vec::new();
+    loop {
+        shared.queue.wait_and_take(bytes_max, &mut batch);
+        if batch.is_empty() {
+            return;
+        }
+        if let Err(error) = writer.commit(&mut batch) {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::error!(cause, "the store closes: {error}");
+            return;
+        }
+        if let Some(number) = writer.next_segment() {
+            // A wish that is not heard now is repeated after the next group.
+            let _ = wishes.try_send(number);
+        }
+    }
+}
+
+/// The thread that makes segments ahead of time.
+fn prepare_segments(shared: &Shared, wished: &mpsc::Receiver<u32>) {
+    if let Err(error) = shared.pool.fill(shared.options.zeroed_segments) {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        tracing::warn!(cause, "{error}");
+    }
+    while let Ok(number) = wished.recv() {
+        shared.prepare(number);
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body);
+    thread.expect("the system can start a thread")
+}
+
+/// Locks; a holder that panicked left the content whole, as every section under a lock here does.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The part of a store's id that its groups carry.
+fn store_prefix(store_id: &[u8; 16]) -> u64 {
+    u64::from_le_bytes(store_id[..8].try_into().expect("eight bytes"))
+}

@@ -1,0 +1,242 @@
+//! Where segments come from and where they go: free files, the next segment, recycling.
+//!
+//! Writing over blocks that were written before is two to three times as fast to sync as writing fresh ones, so a
+//! segment that nobody needs is renamed to be a later one. A rename is made durable before the first group is written
+//! under the new name: otherwise a power cut could leave new groups in a file with an old number, where nobody looks
+//! for them.
+//!
+//! One free file is kept back beside the next segment, so that there is room to settle on a full disk.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::lock;
+use super::segment::{self, DIRECTORY, Segment};
+use crate::disk::{Disk, DiskFile};
+use crate::error::StoreError;
+use crate::failpoint;
+
+/// How much is zeroed by one write.
+const ZEROING_STEP_BYTES: usize = 1024 * 1024;
+
+/// Free files and the next segment.
+pub(crate) struct Pool {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u32,
+    /// More free files than this are removed.
+    free_max: usize,
+    inner: Mutex<Inner>,
+    recycled: AtomicU64,
+}
+
+struct Inner {
+    free: VecDeque<FreeFile>,
+    /// The next segment under its name, durably.
+    next: Option<Arc<Segment>>,
+    /// The newest segment that was taken.
+    newest: u32,
+    /// No free file has this number or a higher one.
+    next_free: u64,
+}
+
+/// A file without content of value.
+pub(crate) struct FreeFile {
+    pub path: String,
+    pub file: Arc<dyn DiskFile>,
+    /// Whether it was a segment before.
+    pub is_used: bool,
+}
+
+impl Pool {
+    /// A pool that begins with these files. No free file has the number `next_free` or a higher one, no segment one
+    /// above `newest`.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        segment_bytes: u32,
+        free_max: usize,
+        free: VecDeque<FreeFile>,
+        next_free: u64,
+        newest: u32,
+    ) -> Self {
+        let inner = Mutex::new(Inner {
+            free,
+            next: None,
+            newest,
+            next_free,
+        });
+        Self {
+            disk,
+            segment_bytes,
+            free_max,
+            inner,
+            recycled: AtomicU64::new(0),
+        }
+    }
+
+    /// How many segments were made of used files.
+    pub(crate) fn recycled(&self) -> u64 {
+        self.recycled.load(Ordering::Relaxed)
+    }
+
+    /// Segment `number`, ready to be written to.
+    pub(crate) fn take(&self, number: u32) -> Result<Arc<Segment>, StoreError> {
+        let mut inner = lock(&self.inner);
+        let next = match inner.next.take() {
+            Some(next) => next,
+            None => self.make(&mut inner, number)?,
+        };
+        assert_eq!(next.number, number, "segments are taken in order");
+        inner.newest = number;
+        Ok(next)
+    }
+
+    /// Makes segment `number` and a free file ahead of time, unless they are there. A wish that comes late, when the
+    /// segment was taken already, is no wish.
+    pub(crate) fn prepare(&self, number: u32) -> Result<(), StoreError> {
+        let mut inner = lock(&self.inner);
+        if number > inner.newest && inner.next.is_none() {
+            inner.next = Some(self.make(&mut inner, number)?);
+        }
+        if inner.free.is_empty() {
+            let file = self.create(inner.new_path(), false)?;
+            inner.free.push_back(file);
+        }
+        Ok(())
+    }
+
+    /// Makes free files that were written once, until there are `count` free files.
+    pub(crate) fn fill(&self, count: usize) -> Result<(), StoreError> {
+        loop {
+            let path = {
+                let mut inner = lock(&self.inner);
+                if inner.free.len() >= count {
+                    return Ok(());
+                }
+                inner.new_path()
+            };
+            // Long, so outside of the lock: the first group must not wait for it.
+            let file = self.create(path, true)?;
+            lock(&self.inner).free.push_back(file);
+        }
+    }
+
+    /// Takes a segment that nobody needs.
+    pub(crate) fn release(&self, segment: &Segment) -> Result<(), StoreError> {
+        failpoint::hit("segment-recycle");
+        let mut inner = lock(&self.inner);
+        let from = segment::path(segment.number);
+        if inner.free.len() >= self.free_max {
+            return self
+                .disk
+                .remove(&from)
+                .map_err(StoreError::io("remove", from));
+        }
+        let path = inner.new_path();
+        self.disk
+            .rename(&from, &path)
+            .map_err(StoreError::io("rename", from))?;
+        inner.free.push_back(FreeFile {
+            path,
+            file: Arc::clone(&segment.file),
+            is_used: true,
+        });
+        Ok(())
+    }
+
+    fn make(&self, inner: &mut Inner, number: u32) -> Result<Arc<Segment>, StoreError> {
+        assert!(
+            number > inner.newest,
+            "a file must not take the place of a segment"
+        );
+        let free = match inner.free.pop_front() {
+            Some(free) => free,
+            None => self.create(inner.new_path(), false)?,
+        };
+        let to = segment::path(number);
+        if let Err(error) = self.fit(&free) {
+            inner.free.push_front(free);
+            return Err(error);
+        }
+        failpoint::hit("segment-rename");
+        self.disk
+            .rename(&free.path, &to)
+            .map_err(StoreError::io("rename", &free.path))?;
+        self.disk
+            .sync_dir(DIRECTORY)
+            .map_err(StoreError::io("sync", DIRECTORY))?;
+        failpoint::hit("segment-renamed");
+        if free.is_used {
+            self.recycled.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Arc::new(Segment::new(
+            number,
+            free.file,
+            self.segment_bytes,
+        )))
+    }
+
+    /// Gives a file from another time the size of today's segments.
+    fn fit(&self, free: &FreeFile) -> Result<(), StoreError> {
+        let wanted = u64::from(self.segment_bytes);
+        let len = free
+            .file
+            .len()
+            .map_err(StoreError::io("examine", &free.path))?;
+        if len == wanted {
+            return Ok(());
+        }
+        if len > wanted {
+            free.file
+                .set_len(wanted)
+                .map_err(StoreError::io("shorten", &free.path))?;
+        } else {
+            free.file
+                .allocate(wanted)
+                .map_err(StoreError::io("extend", &free.path))?;
+        }
+        free.file
+            .sync_data()
+            .map_err(StoreError::io("sync", &free.path))
+    }
+
+    fn create(&self, path: String, zeroed: bool) -> Result<FreeFile, StoreError> {
+        let file = self
+            .disk
+            .open(&path, true)
+            .map_err(StoreError::io("create", &path))?;
+        let made = file
+            .allocate(u64::from(self.segment_bytes))
+            .and_then(|()| if zeroed { self.zero(&*file) } else { Ok(()) })
+            .and_then(|()| file.sync_data());
+        if let Err(error) = made {
+            // What was allocated so far is of no use on a full disk.
+            let _ = self.disk.remove(&path);
+            return Err(StoreError::io("extend", path)(error));
+        }
+        Ok(FreeFile {
+            path,
+            file,
+            is_used: false,
+        })
+    }
+
+    fn zero(&self, file: &dyn DiskFile) -> io::Result<()> {
+        let zeros = vec![0; ZEROING_STEP_BYTES.min(self.segment_bytes as usize)];
+        let mut at = 0;
+        while at < self.segment_bytes as usize {
+            let step = zeros.len().min(self.segment_bytes as usize - at);
+            file.write_at(at as u64, &zeros[..step])?;
+            at += step;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn new_path(&mut self) -> String {
+        self.next_free += 1;
+        segment::free_path(self.next_free - 1)
+    }
+}

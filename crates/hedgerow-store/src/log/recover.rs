@@ -1,0 +1,368 @@
+//! Opens a log: finds its end, tells a torn tail from damage, and makes what it found durable before anybody sees it.
+//!
+//! Scanning, the log ends before the first bad group. That is a *torn tail*, the rest of a write that was never
+//! acknowledged, unless an intact group behind it says that a sync had covered that place when it was written: then it
+//! is *damage*, and the log does not open. (Blocks of one unsynced write reach the disk in any order, so an intact
+//! group behind a bad one proves nothing by itself.) Groups of an older epoch than the last good one before the bad
+//! place do not count: they are leftovers of a tail that was torn before.
+//!
+//! After a kill or a failed sync, groups can be read from the page cache that are not on the disk. So everything
+//! behind the last `synced_through` is written and synced once more, and so are the names in the directory, before
+//! anything is read from the log and before the epoch is raised.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use hedgerow_core::position::{Mark, TopicId};
+use hedgerow_core::time::Timestamp;
+
+use super::group::{self, Header};
+use super::pool::FreeFile;
+use super::scan::Scanner;
+use super::segment::{self, DIRECTORY, EventsRange, Segment};
+use super::superblock::{self, Super};
+use super::{LogOptions, store_prefix};
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::record::codec;
+
+/// What was found.
+pub(crate) struct Found {
+    pub store_id: [u8; 16],
+    /// The epoch from now on.
+    pub epoch: u32,
+    /// The segments with groups, oldest first.
+    pub segments: VecDeque<Arc<Segment>>,
+    /// Files without groups.
+    pub free: VecDeque<FreeFile>,
+    pub next_free: u64,
+    pub tail: Tail,
+}
+
+/// The end of the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tail {
+    /// The last group and where it begins, if there is any.
+    last: Option<(Header, Mark)>,
+}
+
+impl Tail {
+    /// The end of the last group.
+    pub(crate) fn end(&self) -> Mark {
+        self.last
+            .map_or(Mark::ZERO, |(header, start)| group::end_of(start, &header))
+    }
+
+    /// The number of the next group.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.last.map_or(1, |(header, _)| header.number + 1)
+    }
+
+    /// The highest time that the server is known to have issued.
+    pub(crate) fn clock(&self) -> Timestamp {
+        self.last
+            .map_or(Timestamp::ZERO, |(header, _)| header.clock)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.last.map_or(0, |(header, _)| header.epoch)
+    }
+
+    fn synced_through(&self) -> Mark {
+        self.last
+            .map_or(Mark::ZERO, |(header, _)| header.synced_through)
+    }
+
+    /// Whether a group can be the next one.
+    fn is_followed_by(&self, next: &Header) -> bool {
+        self.last
+            .is_none_or(|(last, _)| next.number == last.number + 1 && next.epoch >= last.epoch)
+    }
+}
+
+/// Opens the log on a disk that is locked already, and raises its epoch.
+pub(crate) fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Found, StoreError> {
+    disk.create_dir(DIRECTORY)
+        .map_err(StoreError::io("create", DIRECTORY))?;
+    let names = disk
+        .list(DIRECTORY)
+        .map_err(StoreError::io("list", DIRECTORY))?;
+    let numbers = segment_numbers(&names)?;
+    let (found, slot) = identify(disk, options, !numbers.is_empty())?;
+
+    let (segments, tail) = scan(disk, store_prefix(&found.store_id), &numbers)?;
+    make_durable(disk, &segments, tail.synced_through())?;
+    let epoch = raise_epoch(disk, options, found, slot, tail.epoch())?;
+
+    let (free, next_free) = free_files(disk, &names, &segments)?;
+    let segments = segments
+        .into_iter()
+        .filter(|segment| segment.content().end > 0)
+        .collect();
+    Ok(Found {
+        store_id: found.store_id,
+        epoch,
+        segments,
+        free,
+        next_free,
+        tail,
+    })
+}
+
+/// The `seq` behind the last event of each topic in these segments.
+pub(crate) fn next_seqs(segments: &VecDeque<Arc<Segment>>) -> HashMap<TopicId, u64> {
+    let mut next = HashMap::new();
+    for segment in segments {
+        for (topic, range) in &segment.content().topics {
+            next.insert(*topic, range.last_seq + 1);
+        }
+    }
+    next
+}
+
+/// The segments in the directory, oldest first.
+fn segment_numbers(names: &[String]) -> Result<Vec<u32>, StoreError> {
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| segment::number_of(name))
+        .collect();
+    numbers.sort_unstable();
+    match numbers.windows(2).find(|pair| pair[0] + 1 != pair[1]) {
+        Some(pair) => {
+            let missing = segment::path(pair[0] + 1);
+            Err(StoreError::damaged(format!(
+                "{missing}: the file is missing, later ones are there; the log"
+            )))
+        }
+        None => Ok(numbers),
+    }
+}
+
+/// Reads who the store is, or makes a new one where there is none.
+fn identify(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    has_segments: bool,
+) -> Result<(Super, usize), StoreError> {
+    if let Some(found) = superblock::read(disk)? {
+        return Ok(found);
+    }
+    if has_segments {
+        let what = "SUPER.a, SUPER.b: neither is whole, but there is a log; the store";
+        return Err(StoreError::damaged(what));
+    }
+    let mut store_id = [0; 16];
+    getrandom::fill(&mut store_id).map_err(|error| {
+        StoreError::io("draw an id for", disk.name())(io::Error::other(error.to_string()))
+    })?;
+    let new = Super {
+        store_id,
+        epoch: 0,
+        segment_bytes: options.segment_bytes,
+    };
+    superblock::write(disk, 0, &new)?;
+    Ok((new, 0))
+}
+
+/// Reads all groups up to the end of the log.
+fn scan(
+    disk: &dyn Disk,
+    store: u64,
+    numbers: &[u32],
+) -> Result<(Vec<Arc<Segment>>, Tail), StoreError> {
+    let segments = numbers
+        .iter()
+        .map(|number| open_segment(disk, *number).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut tail = Tail::default();
+    let mut bad = None;
+    for (index, segment) in segments.iter().enumerate() {
+        let before = tail.next_number();
+        scan_segment(store, segment, &mut tail)?;
+        // A segment without a group that follows is not part of the log; the bad place is behind the segment before.
+        if tail.next_number() == before {
+            bad = Some(index);
+            break;
+        }
+    }
+    let first_unread = bad.unwrap_or(segments.len());
+    refuse_damage(store, &segments[first_unread.saturating_sub(1)..], &tail)?;
+    if tail.last.is_none() && numbers.first().is_some_and(|first| *first > 1) {
+        let path = segment::path(numbers[0]);
+        return Err(StoreError::damaged(format!(
+            "{path}: the log has no group that can be read; it"
+        )));
+    }
+    Ok((segments, tail))
+}
+
+fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, StoreError> {
+    let path = segment::path(number);
+    let file = disk
+        .open(&path, false)
+        .map_err(StoreError::io("open", &path))?;
+    let len = file.len().map_err(StoreError::io("examine", &path))?;
+    let capacity = u32::try_from(len)
+        .map_err(|_| StoreError::damaged(format!("{path}: a length of {len} bytes; the file")))?;
+    Ok(Segment::new(number, file, capacity))
+}
+
+/// Takes note of the groups of one segment that follow the tail, and moves the tail.
+fn scan_segment(store: u64, segment: &Segment, tail: &mut Tail) -> Result<(), StoreError> {
+    let mut scanner = Scanner::new(&*segment.file, store, segment.number, segment.capacity);
+    let mut offset = 0;
+    while let Some((header, bytes)) = scanner.group_at(offset)? {
+        if !tail.is_followed_by(&header) {
+            break;
+        }
+        let start = Mark::new(segment.number, offset);
+        let end = group::end_of(start, &header);
+        let events = codec::event_ranges(&bytes[group::HEADER_BYTES..])
+            .collect::<Result<Vec<EventsRange>, _>>()
+            .map_err(|error| at(segment, offset, error))?;
+        segment.note(start, end, header.synced_through, events.into_iter());
+        tail.last = Some((header, start));
+        offset = end.offset();
+    }
+    Ok(())
+}
+
+/// Says where an error was met.
+fn at(segment: &Segment, offset: u32, error: StoreError) -> StoreError {
+    let place = format!("{}, group at {offset}", segment::path(segment.number));
+    match error {
+        StoreError::Damaged { what } => StoreError::Damaged {
+            what: format!("{place}: {what}"),
+        },
+        StoreError::Newer { what } => StoreError::Newer {
+            what: format!("{place}: {what}"),
+        },
+        other => other,
+    }
+}
+
+/// Looks in the rest of the last segment and in those behind it for a group that was written after a sync had covered
+/// the place where the log seems to end.
+fn refuse_damage(store: u64, rest: &[Arc<Segment>], tail: &Tail) -> Result<(), StoreError> {
+    let end = tail.end();
+    let is_proof = |header: &Header| {
+        header.epoch >= tail.epoch()
+            && header.number >= tail.next_number()
+            && header.synced_through > end
+    };
+    for segment in rest {
+        let from = if segment.number == end.segment() {
+            end.offset()
+        } else {
+            0
+        };
+        let mut scanner = Scanner::new(&*segment.file, store, segment.number, segment.capacity);
+        if let Some(proof) = scanner.search(from, is_proof)? {
+            let proof = Mark::new(segment.number, proof);
+            return Err(StoreError::damaged(format!(
+                "{DIRECTORY}: the group at {end}, which was synced before the one at {proof},"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Writes and syncs once more what may be in the page cache only.
+fn make_durable(
+    disk: &dyn Disk,
+    segments: &[Arc<Segment>],
+    synced_through: Mark,
+) -> Result<(), StoreError> {
+    for segment in segments {
+        let path = segment::path(segment.number);
+        let end = segment.end();
+        if end <= synced_through {
+            continue;
+        }
+        let from = if synced_through.segment() == segment.number {
+            synced_through.offset()
+        } else {
+            0
+        };
+        let mut bytes = vec![0; (end.offset() - from) as usize];
+        let offset = u64::from(from);
+        let read = segment
+            .file
+            .read_at(offset, &mut bytes)
+            .map_err(StoreError::io("read", &path))?;
+        assert_eq!(
+            read,
+            bytes.len(),
+            "groups that were just read are still there"
+        );
+        segment
+            .file
+            .write_at(offset, &bytes)
+            .map_err(StoreError::io("write", &path))?;
+        segment
+            .file
+            .sync_data()
+            .map_err(StoreError::io("sync", &path))?;
+    }
+    disk.sync_dir(DIRECTORY)
+        .map_err(StoreError::io("sync", DIRECTORY))?;
+    disk.sync_dir("")
+        .map_err(StoreError::io("sync", disk.name()))
+}
+
+/// Makes the super block that was read durable, then writes the other one with a higher epoch.
+fn raise_epoch(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    found: Super,
+    slot: usize,
+    epoch_in_log: u32,
+) -> Result<u32, StoreError> {
+    superblock::write(disk, slot, &found)?;
+    let epoch = found.epoch.max(epoch_in_log) + 1;
+    let raised = Super {
+        epoch,
+        segment_bytes: options.segment_bytes,
+        ..found
+    };
+    superblock::write(disk, superblock::other(slot), &raised)?;
+    Ok(epoch)
+}
+
+/// Frees the files behind the end of the log, and finds those that are free already.
+fn free_files(
+    disk: &dyn Disk,
+    names: &[String],
+    segments: &[Arc<Segment>],
+) -> Result<(VecDeque<FreeFile>, u64), StoreError> {
+    let known: BTreeMap<u64, &String> = names
+        .iter()
+        .filter_map(|name| Some((segment::free_number_of(name)?, name)))
+        .collect();
+    let mut next_free = known.last_key_value().map_or(0, |(number, _)| number + 1);
+    let mut free = VecDeque::new();
+    for segment in segments.iter().filter(|segment| segment.content().end == 0) {
+        let (from, path) = (segment::path(segment.number), segment::free_path(next_free));
+        disk.rename(&from, &path)
+            .map_err(StoreError::io("rename", &from))?;
+        free.push_back(FreeFile {
+            path,
+            file: Arc::clone(&segment.file),
+            is_used: true,
+        });
+        next_free += 1;
+    }
+    for name in known.values() {
+        let path = format!("{DIRECTORY}/{name}");
+        let file = disk
+            .open(&path, false)
+            .map_err(StoreError::io("open", &path))?;
+        free.push_back(FreeFile {
+            path,
+            file,
+            is_used: true,
+        });
+    }
+    Ok((free, next_free))
+}

@@ -1,0 +1,269 @@
+//! What the writer, readers and cleaners of a log share.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use hedgerow_core::position::Mark;
+use tokio::sync::watch;
+
+use super::pool::Pool;
+use super::queue::Queue;
+use super::ring::Ring;
+use super::segment::Segment;
+use super::{LogOptions, lock};
+use crate::disk::Disk;
+use crate::error::{Fullness, StoreError};
+use crate::{Group, Liveness, Usage};
+
+/// After so many bytes of groups the writer looks at the free space again.
+const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
+
+/// What the parts of an open log share.
+pub(crate) struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub options: LogOptions,
+    pub store_id: [u8; 16],
+    pub pool: Pool,
+    pub queue: Queue,
+    /// The newest groups.
+    pub ring: Mutex<Ring>,
+    /// Groups that were read from disk lately.
+    pub old_groups: Mutex<VecDeque<Arc<Group>>>,
+    /// Oldest first, the active one last. The writer adds, checkpoints remove.
+    segments: RwLock<VecDeque<Arc<Segment>>>,
+    /// Goes away when the log closes.
+    durable: Mutex<Option<watch::Sender<Mark>>>,
+    durable_end: watch::Receiver<Mark>,
+    closed: AtomicBool,
+    /// Bytes of groups since the free space was looked at.
+    unchecked_bytes: AtomicU64,
+    /// Bytes that should be free on the disk and are not; 0 if all is well.
+    missing_bytes: AtomicU64,
+    /// The next segment could not be made ahead of time.
+    spare_missing: AtomicBool,
+    checkpointing: Mutex<()>,
+}
+
+impl Shared {
+    /// A log with these segments, whose last group ends at `end`.
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        store_id: [u8; 16],
+        segments: VecDeque<Arc<Segment>>,
+        pool: Pool,
+        end: Mark,
+    ) -> Self {
+        let (durable, durable_end) = watch::channel(end);
+        Self {
+            disk,
+            ring: Mutex::new(Ring::new(options.ring_bytes, end)),
+            options,
+            store_id,
+            pool,
+            queue: Queue::default(),
+            old_groups: Mutex::default(),
+            segments: RwLock::new(segments),
+            durable: Mutex::new(Some(durable)),
+            durable_end,
+            closed: AtomicBool::new(false),
+            unchecked_bytes: AtomicU64::new(0),
+            missing_bytes: AtomicU64::new(0),
+            spare_missing: AtomicBool::new(false),
+            checkpointing: Mutex::default(),
+        }
+    }
+
+    /// The part of the store's id that groups carry.
+    pub(crate) fn store_prefix(&self) -> u64 {
+        super::store_prefix(&self.store_id)
+    }
+
+    /// The end of what is durable, as it changes.
+    pub(crate) fn durable(&self) -> watch::Receiver<Mark> {
+        self.durable_end.clone()
+    }
+
+    /// All segments, oldest first.
+    pub(crate) fn segments(&self) -> VecDeque<Arc<Segment>> {
+        self.segments
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The end of what was forgotten.
+    pub(crate) fn oldest(&self) -> Mark {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments
+            .front()
+            .map_or(Mark::ZERO, |oldest| oldest.content().previous_end)
+    }
+
+    /// Adds the segment that is written to from now on.
+    pub(crate) fn add_segment(&self, segment: Arc<Segment>) {
+        self.segments
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(segment);
+    }
+
+    /// Shows a group that is durable to those who follow the log.
+    pub(crate) fn show(&self, group: &Arc<Group>) {
+        lock(&self.ring).push(Arc::clone(group));
+        if let Some(durable) = &*lock(&self.durable) {
+            durable.send_replace(group.end);
+        }
+        let bytes = u64::from(group.end.offset() - group.start.offset());
+        if self.unchecked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes >= SPACE_CHECK_BYTES {
+            self.unchecked_bytes.store(0, Ordering::Relaxed);
+            self.check_space();
+        }
+    }
+
+    /// Makes segment `number` and a spare file ahead of time. On a full disk the log goes on without them, but nothing
+    /// new is published; any other error closes it, as a failed sync must not be tried again.
+    pub(crate) fn prepare(&self, number: u32) {
+        let prepared = self.pool.prepare(number);
+        let was_missing = self
+            .spare_missing
+            .swap(prepared.is_err(), Ordering::Relaxed);
+        match prepared {
+            Ok(()) => {}
+            Err(StoreError::Io { path, source, .. }) if is_full(&source) => {
+                if !was_missing {
+                    tracing::warn!(
+                        path,
+                        "no room for the next segment, publishing stops; free space"
+                    );
+                }
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(cause, "the store closes: {error}");
+                self.close();
+            }
+        }
+        self.check_space();
+    }
+
+    /// Says whether an append of `bytes` is admitted when `queued` bytes wait.
+    pub(crate) fn admit_append(&self, bytes: u64, queued: u64) -> Result<(), StoreError> {
+        let used_bytes = self.used_bytes();
+        let watermark_bytes = self.options.watermark_bytes();
+        if used_bytes + queued + bytes > watermark_bytes {
+            return Err(StoreError::Full(Fullness::Log {
+                used_bytes,
+                watermark_bytes,
+            }));
+        }
+        if queued + bytes > self.options.queue_bytes_max && queued > 0 {
+            let queue_bytes_max = self.options.queue_bytes_max;
+            return Err(StoreError::Busy {
+                queued_bytes: queued,
+                queue_bytes_max,
+            });
+        }
+        if self.missing_bytes.load(Ordering::Relaxed) > 0 {
+            return self
+                .check_space()
+                .map_or(Ok(()), |fullness| Err(StoreError::Full(fullness)));
+        }
+        Ok(())
+    }
+
+    /// Releases the oldest segments that end at or before `through` and hold nothing that is needed.
+    pub(crate) fn checkpoint(
+        &self,
+        through: Mark,
+        liveness: &dyn Liveness,
+    ) -> Result<(), StoreError> {
+        let _one_at_a_time = lock(&self.checkpointing);
+        while let Some(oldest) = self
+            .oldest_sealed()
+            .filter(|oldest| oldest.end() <= through)
+        {
+            let needed =
+                oldest.content().topics.iter().any(|(topic, range)| {
+                    liveness.is_needed(*topic, range.first_seq..=range.last_seq)
+                });
+            if needed {
+                break;
+            }
+            self.segments
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .pop_front();
+            self.pool.release(&oldest).inspect_err(|_| self.close())?;
+        }
+        Ok(())
+    }
+
+    /// How full the log is.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            used_bytes: self.used_bytes(),
+            watermark_bytes: self.options.watermark_bytes(),
+            queued_bytes: self.queue.bytes(),
+            recycled_segments: self.pool.recycled(),
+        }
+    }
+
+    /// Whether the log has failed or was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Closes the log for good: nothing is taken in, everybody who waits hears of it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.queue.discard();
+        lock(&self.durable).take();
+    }
+
+    /// The oldest segment, if a later one holds a durable group: without one, the end of the log would go with it.
+    fn oldest_sealed(&self) -> Option<Arc<Segment>> {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let has_successor = segments.get(1).is_some_and(|next| next.content().end > 0);
+        segments.front().filter(|_| has_successor).cloned()
+    }
+
+    /// Sealed segments whole, the active one as far as it is written.
+    fn used_bytes(&self) -> u64 {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(active) = segments.back() else {
+            return 0;
+        };
+        let sealed = (segments.len() as u64 - 1) * u64::from(self.options.segment_bytes);
+        sealed + u64::from(active.content().end)
+    }
+
+    /// Looks whether the disk has room; says so if not.
+    fn check_space(&self) -> Option<Fullness> {
+        let mut reserve_bytes = self.options.disk_reserve_bytes;
+        if self.spare_missing.load(Ordering::Relaxed) {
+            reserve_bytes += 2 * u64::from(self.options.segment_bytes);
+        }
+        let free_bytes = self.free_space().unwrap_or(0);
+        let missing = reserve_bytes.saturating_sub(free_bytes);
+        self.missing_bytes.store(missing, Ordering::Relaxed);
+        (missing > 0).then_some(Fullness::Disk {
+            free_bytes,
+            reserve_bytes,
+        })
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        self.disk.free_space()
+    }
+}
+
+/// Whether an error says that there is no space.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}

@@ -1,0 +1,231 @@
+//! What the log holds: one [`Record`] a frame. Kind numbers are never reused; the numbers of kinds that are not
+//! written yet are taken already.
+//!
+//! The body of a frame is `postcard` (serde, little-endian variable-length integers), except for the two kinds whose
+//! bodies another format fits better: the events of EVENTS are packed by [`PackedEvents`], and CATALOG carries JSON,
+//! so that what users declare can gain members.
+//!
+//! The view ([`crate::view`]) is a fold over these records, in log order, and over nothing else.
+
+pub mod codec;
+
+use bytes::Bytes;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
+
+/// The number that stands for a record's kind on disk.
+///
+/// Source: the design's on-disk page. HOLD, LEASE, SEEK and SNAPSHOT are reserved and not written yet; opening a log
+/// that has one is refused as written by a newer version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // The names are those of the records below.
+pub enum Kind {
+    Events = 1,
+    Started = 2,
+    Failed = 3,
+    Settled = 4,
+    Hold = 5,
+    Dead = 6,
+    Lease = 7,
+    Seek = 8,
+    Snapshot = 9,
+    Catalog = 10,
+    Read = 11,
+    CleanStop = 12,
+}
+
+/// One thing that happened, as the log keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// Events that were published together.
+    Events(Events),
+    /// Attempts that are about to be made.
+    Started(Started),
+    /// Attempts that failed and whose deliveries are due again.
+    Failed(Failed),
+    /// Deliveries that ended well, or were cancelled.
+    Settled(Settled),
+    /// A delivery that ended undelivered.
+    Dead(Dead),
+    /// How far the reader has come.
+    Read(Read),
+    /// A change of what users declared.
+    Catalog(CatalogChange),
+    /// The server stopped in order: no attempt was running. Resets crash counts (ED-190).
+    CleanStop,
+}
+
+/// EVENTS: the events of one publish request, all or none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Events {
+    /// The topic they were published to.
+    pub topic: TopicId,
+    /// The `seq` of the first one; the others follow without a gap. Given by the store when it appends.
+    pub first_seq: u64,
+    /// P of ED-203: when they were accepted. Given by the store when it appends.
+    pub published: Timestamp,
+    /// The events themselves.
+    pub packed: PackedEvents,
+}
+
+/// Events in their stored form: each as its length (u32, little-endian) and the `postcard` of an
+/// [`Event`](hedgerow_core::event::Event).
+///
+/// Cheap to clone: the bytes are shared with the group they were read from.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct PackedEvents {
+    count: u32,
+    bytes: Bytes,
+}
+
+/// How often and with what result a delivery has been attempted so far. Part of the row that each unsettled delivery
+/// has in the view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// P of ED-203: when the event was accepted.
+    pub published: Timestamp,
+    /// Attempts that were started, the running one included.
+    pub attempts: u16,
+    /// T0: when the first attempt started.
+    pub first_attempt: Timestamp,
+    /// When the newest attempt started.
+    pub last_attempt: Timestamp,
+    /// What the newest ended attempt met; `Delivering` while the first one runs.
+    pub last_outcome: Outcome,
+    /// The HTTP status the newest ended attempt got, 0 for none.
+    pub last_status: u16,
+    /// How many times in a row the server crashed while this delivery was in flight.
+    pub crashes: u8,
+    /// The store epoch in which the newest of those crashes was found.
+    pub crash_epoch: u32,
+}
+
+/// The due time of a delivery whose attempt is running. Its row stays in the view under this key, so that a crash
+/// finds it there.
+pub const IN_FLIGHT: Timestamp = Timestamp::ZERO;
+
+/// STARTED: queued before a request's first byte (design D5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// The deliveries of the request.
+    pub deliveries: Vec<StartedDelivery>,
+}
+
+/// One delivery of a [`Started`] record.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StartedDelivery {
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// The due time that the delivery waited for; `None` for a first attempt, which moves the cursor past `seq`.
+    pub replaces_due: Option<Timestamp>,
+    /// Attempts including this one.
+    pub progress: Progress,
+}
+
+/// FAILED: the attempt's result and when the next one is due.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// The deliveries of the request.
+    pub deliveries: Vec<FailedDelivery>,
+}
+
+/// One delivery of a [`Failed`] record: it leaves [`IN_FLIGHT`] for `due`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FailedDelivery {
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// When the next attempt is due.
+    pub due: Timestamp,
+    /// With the result of the attempt that failed.
+    pub progress: Progress,
+}
+
+/// SETTLED: nothing more is owed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// Each delivery's `seq` and the due time its row stands under ([`IN_FLIGHT`] while its attempt runs; the next due
+    /// time when a success came late, after the timeout).
+    pub deliveries: Vec<(u64, Timestamp)>,
+    /// What ended them.
+    pub how: SettledHow,
+}
+
+/// What ended the deliveries of a [`Settled`] record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SettledHow {
+    /// The endpoint accepted in time.
+    Delivered,
+    /// The endpoint accepted after the timeout (ED-178).
+    DeliveredLate,
+}
+
+/// The longest text of an event that its terminal record keeps, in bytes: enough to know the event by, and no event can
+/// make the list of terminal records large.
+pub const DEAD_TEXT_BYTES_MAX: usize = 512;
+
+/// DEAD: a delivery that ended undelivered. Carries all that its terminal record shows, so that nothing has to be
+/// looked up when the log is replayed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dead {
+    /// Whose delivery.
+    pub subscription: SubscriptionId,
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// The due time its row stands under; `None` if it was never attempted, which moves the cursor past `seq`.
+    pub due: Option<Timestamp>,
+    /// Why.
+    pub reason: DeadLetterReason,
+    /// When it was decided.
+    pub decided: Timestamp,
+    /// P of ED-203.
+    pub published: Timestamp,
+    /// Attempts made; `None` if there was none.
+    pub progress: Option<Progress>,
+    /// The event's id; like the other two cut at [`DEAD_TEXT_BYTES_MAX`].
+    pub event_id: String,
+    /// The event's type.
+    pub event_type: String,
+    /// The event's subject, empty if it has none.
+    pub subject: String,
+}
+
+/// A text of an event as a [`Dead`] record keeps it: its beginning, in whole characters.
+#[must_use]
+pub fn dead_text(text: &str) -> String {
+    text[..text.floor_char_boundary(DEAD_TEXT_BYTES_MAX)].to_owned()
+}
+
+/// READ: every subscription of the topic has been offered everything before `read_to`, and holds nothing of it that was
+/// never attempted, except for the laggards, which stand at their own cursors. Written at most once a second, so that
+/// a success costs nothing in the view (on-disk page: cursors are coalesced).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Read {
+    /// Which topic.
+    pub topic: TopicId,
+    /// The first `seq` that the reader has not seen.
+    pub read_to: u64,
+    /// Subscriptions that stand before `read_to`, each with its own cursor: the first `seq` that it may still have to
+    /// attempt.
+    pub laggards: Vec<(SubscriptionId, u64)>,
+}
+
+/// CATALOG: a change of what users declared, as JSON (see [`crate::catalog`]). Its place in the log is the position
+/// from which it holds (design D2).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CatalogChange {
+    /// The catalog's revision after the change; increases by one.
+    pub revision: u64,
+    /// The change.
+    pub json: Bytes,
+}

@@ -1,0 +1,421 @@
+//! How records become frames and frames records.
+//!
+//! A frame is `kind u8, version u8, zero u16, payload length u32`, then the payload; all numbers little-endian. A
+//! kind or version that this version does not know is refused as written by a newer one: skipping it could lose a
+//! settlement or an event.
+
+use bytes::Bytes;
+use hedgerow_core::event::Event;
+use hedgerow_core::position::{Position, TopicId};
+use hedgerow_core::time::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{CatalogChange, Events, Kind, PackedEvents, Record};
+use crate::StoredEvent;
+use crate::error::StoreError;
+use crate::log::EventsRange;
+
+/// The bytes before a frame's payload.
+pub const FRAME_HEADER_BYTES: usize = 8;
+/// The bytes before the packed events in the payload of EVENTS.
+pub const EVENTS_HEADER_BYTES: usize = 32;
+/// The only version of any kind so far.
+const VERSION: u8 = 1;
+/// The bytes before each packed event.
+const LENGTH_BYTES: usize = 4;
+
+/// Packs events one by one.
+#[derive(Debug, Default)]
+pub struct PackedEventsBuilder {
+    count: u32,
+    bytes: Vec<u8>,
+}
+
+impl PackedEventsBuilder {
+    /// Starts with room for `bytes` bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            count: 0,
+            bytes: Vec::with_capacity(bytes),
+        }
+    }
+
+    /// Adds an event behind the others.
+    ///
+    /// # Panics
+    /// If all events together reach 4 GiB.
+    pub fn push(&mut self, event: &Event<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+        extend_with_postcard(event, &mut self.bytes);
+        let length = self.bytes.len() - start - LENGTH_BYTES;
+        let length = u32::try_from(length).expect("a request body is far below 4 GiB");
+        self.bytes[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        self.count += 1;
+    }
+
+    /// The packed events.
+    #[must_use]
+    pub fn finish(self) -> PackedEvents {
+        PackedEvents {
+            count: self.count,
+            bytes: self.bytes.into(),
+        }
+    }
+}
+
+impl PackedEvents {
+    /// Packs these events.
+    #[must_use]
+    pub fn pack(events: &[Event<'_>]) -> Self {
+        let mut builder = PackedEventsBuilder::default();
+        for event in events {
+            builder.push(event);
+        }
+        builder.finish()
+    }
+
+    /// Takes events that are packed already. Their form is checked when they are read.
+    #[must_use]
+    pub fn from_parts(count: u32, bytes: Bytes) -> Self {
+        Self { count, bytes }
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The size of all of them, lengths included.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Them all, as they are stored.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The events in order, each with its stored form, which shares these bytes.
+    pub fn iter(&self) -> impl Iterator<Item = Result<(Bytes, Event<'_>), StoreError>> {
+        self.ranges().map(|range| {
+            let range = range?;
+            let event = unpack_event(&self.bytes[range.clone()])?;
+            Ok((self.bytes.slice(range), event))
+        })
+    }
+
+    /// The stored forms of the events in order, unread; they share these bytes.
+    pub fn slices(&self) -> impl Iterator<Item = Result<Bytes, StoreError>> {
+        self.ranges().map(|range| Ok(self.bytes.slice(range?)))
+    }
+
+    /// The stored form of the event at `index`, counted from 0; it shares these bytes.
+    pub fn get(&self, index: u64) -> Option<Result<Bytes, StoreError>> {
+        let index = usize::try_from(index).ok()?;
+        self.ranges()
+            .nth(index)
+            .map(|range| Ok(self.bytes.slice(range?)))
+    }
+
+    fn ranges(&self) -> Ranges<'_> {
+        Ranges {
+            bytes: &self.bytes,
+            at: 0,
+            left: self.count,
+        }
+    }
+}
+
+impl Events {
+    /// The event at `position`, if it is one of these.
+    #[must_use]
+    pub fn event_at(&self, position: Position) -> Option<StoredEvent> {
+        if self.topic != position.topic {
+            return None;
+        }
+        let index = position.seq.checked_sub(self.first_seq)?;
+        // Bytes from a group with a right crc have the form in which they were packed.
+        let bytes = self.packed.get(index)?.ok()?;
+        Some(StoredEvent {
+            published: self.published,
+            bytes,
+        })
+    }
+
+    /// The events from number `from` on, each with its number.
+    pub fn events_from(&self, from: u64) -> impl Iterator<Item = (u64, StoredEvent)> {
+        let skipped = usize::try_from(from.saturating_sub(self.first_seq)).unwrap_or(usize::MAX);
+        let published = self.published;
+        self.packed
+            .slices()
+            .enumerate()
+            .skip(skipped)
+            .filter_map(move |(index, bytes)| {
+                Some((
+                    self.first_seq + index as u64,
+                    StoredEvent {
+                        published,
+                        bytes: bytes.ok()?,
+                    },
+                ))
+            })
+    }
+}
+
+/// Walks the lengths of packed events. Ends after the first error.
+struct Ranges<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u32,
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<std::ops::Range<usize>, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let start = self.at + LENGTH_BYTES;
+        let end = self
+            .bytes
+            .get(self.at..start)
+            .map(|length| start + u32_at(length, 0) as usize)
+            .filter(|end| *end <= self.bytes.len());
+        let Some(end) = end else {
+            self.left = 0;
+            return Some(Err(StoreError::damaged("the length of a stored event")));
+        };
+        self.at = end;
+        Some(Ok(start..end))
+    }
+}
+
+/// Reads the stored form of one event; text is borrowed from it.
+pub fn unpack_event(stored: &[u8]) -> Result<Event<'_>, StoreError> {
+    match postcard::take_from_bytes(stored) {
+        Ok((event, [])) => Ok(event),
+        _ => Err(StoreError::damaged("a stored event")),
+    }
+}
+
+/// Appends the frame of `record` to `buffer`.
+///
+/// # Panics
+/// If the payload reaches 4 GiB.
+pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
+    let start = buffer.len();
+    buffer.extend_from_slice(&[record_kind(record) as u8, VERSION, 0, 0, 0, 0, 0, 0]);
+    match record {
+        Record::Events(events) => {
+            encode_events_header(events, buffer);
+            buffer.extend_from_slice(&events.packed.bytes);
+        }
+        Record::Started(started) => extend_with_postcard(started, buffer),
+        Record::Failed(failed) => extend_with_postcard(failed, buffer),
+        Record::Settled(settled) => extend_with_postcard(settled, buffer),
+        Record::Dead(dead) => extend_with_postcard(dead, buffer),
+        Record::Read(read) => extend_with_postcard(read, buffer),
+        Record::Catalog(change) => {
+            buffer.extend_from_slice(&change.revision.to_le_bytes());
+            buffer.extend_from_slice(&change.json);
+        }
+        Record::CleanStop => {}
+    }
+    let length = buffer.len() - start - FRAME_HEADER_BYTES;
+    let length = u32::try_from(length).expect("a record is far below 4 GiB");
+    buffer[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The size of the frame of EVENTS with these events.
+pub(crate) fn events_frame_bytes(packed: &PackedEvents) -> usize {
+    FRAME_HEADER_BYTES + EVENTS_HEADER_BYTES + packed.len_bytes()
+}
+
+/// Reads one frame. The bytes of events and of catalog changes are shared with `frame`.
+pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
+    let (kind, length) = frame_header(frame)?;
+    if frame.len() != FRAME_HEADER_BYTES + length {
+        return Err(StoreError::damaged("the length of a record"));
+    }
+    let payload = frame.slice(FRAME_HEADER_BYTES..);
+    match kind {
+        Kind::Events => decode_events(&payload),
+        Kind::Started => from_postcard(&payload).map(Record::Started),
+        Kind::Failed => from_postcard(&payload).map(Record::Failed),
+        Kind::Settled => from_postcard(&payload).map(Record::Settled),
+        Kind::Dead => from_postcard(&payload).map(Record::Dead),
+        Kind::Read => from_postcard(&payload).map(Record::Read),
+        Kind::Catalog => decode_catalog(&payload),
+        Kind::CleanStop => Ok(Record::CleanStop),
+        Kind::Hold | Kind::Lease | Kind::Seek | Kind::Snapshot => {
+            unreachable!("frame_header refuses kinds that are not written yet")
+        }
+    }
+}
+
+/// Splits a group's payload into its frames.
+pub(crate) fn split_frames(payload: &Bytes) -> impl Iterator<Item = Result<Bytes, StoreError>> {
+    let mut rest = payload.clone();
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let frame = match frame_header(&rest) {
+            Ok((_, length)) if FRAME_HEADER_BYTES + length <= rest.len() => {
+                Ok(rest.split_to(FRAME_HEADER_BYTES + length))
+            }
+            Ok(_) => Err(StoreError::damaged("the length of a record")),
+            Err(error) => Err(error),
+        };
+        if frame.is_err() {
+            rest.clear();
+        }
+        Some(frame)
+    })
+}
+
+/// The kind and the payload length of the frame at the start of `bytes`.
+fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
+    let Some(header) = bytes.get(..FRAME_HEADER_BYTES) else {
+        return Err(StoreError::damaged("the header of a record"));
+    };
+    let kind = match header[0] {
+        1 => Kind::Events,
+        2 => Kind::Started,
+        3 => Kind::Failed,
+        4 => Kind::Settled,
+        6 => Kind::Dead,
+        10 => Kind::Catalog,
+        11 => Kind::Read,
+        12 => Kind::CleanStop,
+        other => {
+            return Err(StoreError::Newer {
+                what: format!("a record of kind {other}"),
+            });
+        }
+    };
+    if header[1] != VERSION {
+        let what = format!("a record of kind {} in version {}", header[0], header[1]);
+        return Err(StoreError::Newer { what });
+    }
+    Ok((kind, u32_at(header, 4) as usize))
+}
+
+fn record_kind(record: &Record) -> Kind {
+    match record {
+        Record::Events(_) => Kind::Events,
+        Record::Started(_) => Kind::Started,
+        Record::Failed(_) => Kind::Failed,
+        Record::Settled(_) => Kind::Settled,
+        Record::Dead(_) => Kind::Dead,
+        Record::Read(_) => Kind::Read,
+        Record::Catalog(_) => Kind::Catalog,
+        Record::CleanStop => Kind::CleanStop,
+    }
+}
+
+/// `topic u32, count u32, first seq u64, publish time u64, flags u8, zeros`. The flags are kept for the publish id and
+/// content hash, which will stand behind this header.
+fn encode_events_header(events: &Events, buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(&events.topic.0.to_le_bytes());
+    buffer.extend_from_slice(&events.packed.count.to_le_bytes());
+    buffer.extend_from_slice(&events.first_seq.to_le_bytes());
+    buffer.extend_from_slice(&events.published.as_millis().to_le_bytes());
+    buffer.extend_from_slice(&[0; 8]);
+}
+
+fn decode_events(payload: &Bytes) -> Result<Record, StoreError> {
+    if payload.len() < EVENTS_HEADER_BYTES {
+        return Err(StoreError::damaged("the header of stored events"));
+    }
+    if payload[24] != 0 {
+        return Err(StoreError::Newer {
+            what: format!("events with flags {}", payload[24]),
+        });
+    }
+    Ok(Record::Events(Events {
+        topic: TopicId(u32_at(payload, 0)),
+        first_seq: u64_at(payload, 8),
+        published: Timestamp::from_millis(u64_at(payload, 16)),
+        packed: PackedEvents::from_parts(u32_at(payload, 4), payload.slice(EVENTS_HEADER_BYTES..)),
+    }))
+}
+
+fn decode_catalog(payload: &Bytes) -> Result<Record, StoreError> {
+    if payload.len() < 8 {
+        return Err(StoreError::damaged("the header of a catalog change"));
+    }
+    Ok(Record::Catalog(CatalogChange {
+        revision: u64_at(payload, 0),
+        json: payload.slice(8..),
+    }))
+}
+
+fn extend_with_postcard<T: Serialize + ?Sized>(value: &T, buffer: &mut Vec<u8>) {
+    let taken = std::mem::take(buffer);
+    *buffer =
+        postcard::to_extend(value, taken).expect("our types serialise, and memory does not fail");
+}
+
+fn from_postcard<T: DeserializeOwned>(payload: &[u8]) -> Result<T, StoreError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(StoreError::damaged("the body of a record")),
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+/// The events in a group's payload, without reading the events themselves.
+pub(crate) fn event_ranges(
+    mut payload: &[u8],
+) -> impl Iterator<Item = Result<EventsRange, StoreError>> {
+    std::iter::from_fn(move || {
+        while !payload.is_empty() {
+            match next_event_range(&mut payload) {
+                Ok(None) => {}
+                Ok(Some(range)) => return Some(Ok(range)),
+                Err(error) => {
+                    payload = &[];
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    })
+}
+
+/// Takes one frame off the front of `payload`.
+fn next_event_range(payload: &mut &[u8]) -> Result<Option<EventsRange>, StoreError> {
+    let (kind, length) = frame_header(payload)?;
+    let Some((frame, rest)) = payload.split_at_checked(FRAME_HEADER_BYTES + length) else {
+        return Err(StoreError::damaged("the length of a record"));
+    };
+    *payload = rest;
+    if kind != Kind::Events {
+        return Ok(None);
+    }
+    let Some(header) = frame.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + EVENTS_HEADER_BYTES)
+    else {
+        return Err(StoreError::damaged("the header of stored events"));
+    };
+    Ok(Some(EventsRange {
+        topic: TopicId(u32_at(header, 0)),
+        first_seq: u64_at(header, 8),
+        count: u32_at(header, 4),
+    }))
+}

@@ -1,0 +1,487 @@
+//! What is looked up: cursors, exceptions, due deliveries, terminal records, counters and the catalog. Built by folding
+//! the log's records in their order and from nothing else, so that the same log always gives the same view, whatever
+//! crashed in between (design D8).
+//!
+//! Shape of the data:
+//! - A *cursor* is the first event a subscription may still have to attempt. It has none of its own while it stands at
+//!   the reader: a READ record moves all of them at once.
+//! - The *exceptions* of a subscription are the events before its cursor that are not settled ([`open_set`]). Each has
+//!   one row in the *due index*, `(subscription, due, seq) -> Progress`, under due time 0 while its attempt runs. So a
+//!   crash finds what was in flight by looking there, and nothing is written twice for it (ED-207).
+//! - Settling removes the row. What ended undelivered becomes a *terminal record*.
+//!
+//! What is small lives in memory (one entry a topic and a subscription, and the bitmaps); rows that are many lie in
+//! layers over a table ([`layers`]). A checkpoint writes both in one batch with the *stamp*, the mark up to which the
+//! log has been folded. Opening loads the stamp and folds what came after it.
+
+mod checkpoint;
+mod layers;
+mod open_set;
+mod rows;
+pub mod table;
+mod terminal;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+
+pub use self::checkpoint::Checkpoint;
+use self::layers::Layers;
+use self::open_set::OpenSet;
+pub use self::rows::Counters;
+use self::rows::{SubscriptionRow, TopicRow};
+use self::table::{Space, Table};
+pub use self::terminal::{TerminalFilter, TerminalPage, TerminalRecord};
+use crate::catalog::{Catalog, Change};
+use crate::error::StoreError;
+use crate::record::{
+    CatalogChange, Dead, Events, Failed, FailedDelivery, IN_FLIGHT, Progress, Read, Record,
+    Settled, Started, StartedDelivery,
+};
+use crate::{Group, Liveness};
+
+/// The view of one store. Owned by one thread.
+pub struct View {
+    layers: Layers,
+    catalog: Catalog,
+    /// The catalog's revision that the newest catalog file holds.
+    saved_revision: u64,
+    topics: BTreeMap<TopicId, TopicRow>,
+    subscriptions: BTreeMap<SubscriptionId, SubscriptionState>,
+    /// Gone subscriptions whose rows are still in the table.
+    forgotten: BTreeSet<SubscriptionId>,
+    changed: ChangedRows,
+    store_id: [u8; 16],
+    epoch: u32,
+    clean_epoch: u32,
+    mark: Mark,
+    group: u64,
+    next_terminal: u64,
+    first_terminal: u64,
+    terminal_records_max: u64,
+    /// Where the next checkpoint goes on raising floors.
+    floors_after: Option<SubscriptionId>,
+}
+
+#[derive(Default)]
+struct SubscriptionState {
+    /// `None` only for a row whose subscription the catalog does not know.
+    topic: Option<TopicId>,
+    row: SubscriptionRow,
+    open: OpenSet,
+}
+
+/// Rows in memory that changed since the last checkpoint.
+#[derive(Default)]
+struct ChangedRows {
+    topics: BTreeSet<TopicId>,
+    subscriptions: BTreeSet<SubscriptionId>,
+    forgotten_done: Vec<SubscriptionId>,
+}
+
+/// A delivery that is due at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DueDelivery {
+    /// When; [`IN_FLIGHT`] if its attempt runs.
+    pub due: Timestamp,
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// What was done so far.
+    pub progress: Progress,
+}
+
+/// Where [`View::due`] begins to see everything, those in flight first.
+pub const FIRST_IN_FLIGHT: (Timestamp, u64) = (IN_FLIGHT, 0);
+/// Where [`View::due`] begins to see what waits for a due time.
+pub const BEHIND_IN_FLIGHT: (Timestamp, u64) = (IN_FLIGHT, u64::MAX);
+
+/// The view's name and age, given by the store that it is built from.
+#[derive(Debug, Clone, Copy)]
+pub struct ViewOptions {
+    /// The store's id: a view of another store is refused.
+    pub store_id: [u8; 16],
+    /// The store's epoch, which crash counts are kept by.
+    pub epoch: u32,
+    /// How many terminal records are kept; the oldest go first.
+    pub terminal_records_max: u64,
+}
+
+impl View {
+    /// Folds the next group.
+    ///
+    /// # Errors
+    /// [`StoreError::ViewBehind`] if a group is missing before it.
+    pub fn fold(&mut self, group: &Group) -> Result<(), StoreError> {
+        self.begin_group(group)?;
+        for record in &group.records {
+            self.fold_record(record)?;
+        }
+        self.end_group(group);
+        Ok(())
+    }
+
+    /// Says that the records of `group` come next, each through [`View::fold_record`].
+    pub fn begin_group(&self, group: &Group) -> Result<(), StoreError> {
+        if group.number == self.group + 1 {
+            Ok(())
+        } else {
+            Err(StoreError::ViewBehind {
+                stamp: self.mark,
+                oldest: group.start,
+            })
+        }
+    }
+
+    /// Says that all records of `group` were folded.
+    pub fn end_group(&mut self, group: &Group) {
+        self.mark = group.end;
+        self.group = group.number;
+    }
+
+    /// Folds one record.
+    pub fn fold_record(&mut self, record: &Record) -> Result<(), StoreError> {
+        match record {
+            Record::Events(events) => self.fold_events(events),
+            Record::Started(started) => self.fold_started(started),
+            Record::Failed(failed) => self.fold_failed(failed),
+            Record::Settled(settled) => self.fold_settled(settled),
+            Record::Dead(dead) => self.fold_dead(dead),
+            Record::Read(read) => self.fold_read(read),
+            Record::Catalog(change) => return self.fold_catalog(change),
+            Record::CleanStop => self.clean_epoch = self.epoch,
+        }
+        Ok(())
+    }
+
+    /// The end of the last group folded.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// What users declared, as of the last record folded.
+    #[must_use]
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The number that the next event of the topic gets.
+    #[must_use]
+    pub fn next_seq(&self, topic: TopicId) -> u64 {
+        self.topics.get(&topic).map_or(1, |row| row.next_seq)
+    }
+
+    /// The same for every topic there is or was.
+    #[must_use]
+    pub fn next_seqs(&self) -> std::collections::HashMap<TopicId, u64> {
+        self.topics
+            .iter()
+            .map(|(topic, row)| (*topic, row.next_seq))
+            .collect()
+    }
+
+    /// The first event the reader has not said it has seen.
+    #[must_use]
+    pub fn read_to(&self, topic: TopicId) -> u64 {
+        self.topics.get(&topic).map_or(1, |row| row.read_to)
+    }
+
+    /// The first event the subscription may still have to attempt.
+    #[must_use]
+    pub fn cursor(&self, subscription: SubscriptionId) -> u64 {
+        self.subscriptions
+            .get(&subscription)
+            .map_or(u64::MAX, |state| {
+                state
+                    .row
+                    .cursor
+                    .unwrap_or_else(|| state.topic.map_or(1, |topic| self.read_to(topic)))
+            })
+    }
+
+    /// Counters of the subscription, and how many deliveries are unsettled.
+    #[must_use]
+    pub fn counters(&self, subscription: SubscriptionId) -> (Counters, u64) {
+        self.subscriptions
+            .get(&subscription)
+            .map_or_else(Default::default, |state| {
+                (state.row.counters, state.open.len())
+            })
+    }
+
+    /// Whether the delivery was begun and is not settled.
+    #[must_use]
+    pub fn is_open(&self, subscription: SubscriptionId, seq: u64) -> bool {
+        self.subscriptions
+            .get(&subscription)
+            .is_some_and(|state| state.open.contains(seq))
+    }
+
+    /// The unsettled deliveries of a subscription, ascending. For checks.
+    #[must_use]
+    pub fn open_seqs(&self, subscription: SubscriptionId) -> Vec<u64> {
+        self.subscriptions
+            .get(&subscription)
+            .map_or_else(Vec::new, |state| state.open.iter().collect())
+    }
+
+    /// The first `limit` deliveries of the subscription that stand in the due index behind `after` and are due at
+    /// `through` at the latest, by due time, then by `seq`. Those in flight stand at [`IN_FLIGHT`].
+    pub fn due(
+        &self,
+        subscription: SubscriptionId,
+        after: (Timestamp, u64),
+        through: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<DueDelivery>, StoreError> {
+        let floor = self
+            .subscriptions
+            .get(&subscription)
+            .map(|state| state.row.due_floor);
+        let mut from = rows::due_key(subscription, after.0, after.1);
+        from.push(0);
+        // Behind those in flight nothing stands before the floor; a scan from there would walk over removed rows.
+        if let Some(floor) = floor.filter(|floor| *floor > after.0)
+            && after != FIRST_IN_FLIGHT
+        {
+            from = rows::due_key(subscription, floor, 0);
+        }
+        let mut to = rows::due_key(subscription, through, u64::MAX);
+        to.push(0);
+        let rows = self.layers.scan(Space::Due, &from, &to, limit)?;
+        rows.into_iter()
+            .map(|(key, value)| {
+                let (due, seq) = rows::parse_due_key(&key)?;
+                Ok(DueDelivery {
+                    due,
+                    seq,
+                    progress: rows::decode(&value)?,
+                })
+            })
+            .collect()
+    }
+
+    /// How many crashes in a row the delivery was in flight at, counting one that is found now. An orderly stop resets
+    /// the count (ED-190).
+    #[must_use]
+    pub fn crashes_with_this_one(&self, progress: &Progress) -> u8 {
+        let counts = progress.crashes > 0 && progress.crash_epoch > self.clean_epoch;
+        if counts {
+            progress.crashes.saturating_add(1)
+        } else {
+            1
+        }
+    }
+
+    fn fold_events(&mut self, events: &Events) {
+        let row = self.topics.entry(events.topic).or_insert(TopicRow {
+            next_seq: 1,
+            read_to: 1,
+        });
+        row.next_seq = events.first_seq + u64::from(events.packed.count());
+        self.changed.topics.insert(events.topic);
+    }
+
+    fn fold_started(&mut self, started: &Started) {
+        for delivery in &started.deliveries {
+            self.start(started.subscription, delivery);
+        }
+    }
+
+    fn start(&mut self, id: SubscriptionId, delivery: &StartedDelivery) {
+        // A subscription may be gone while records about it were still queued.
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        match delivery.replaces_due {
+            Some(due) => {
+                if !state.open.contains(delivery.seq) {
+                    return;
+                }
+                self.layers
+                    .remove(Space::Due, rows::due_key(id, due, delivery.seq));
+            }
+            None => {
+                let cursor = state.row.cursor.unwrap_or(0);
+                state.row.cursor = Some(cursor.max(delivery.seq + 1));
+                if !state.open.insert(delivery.seq) {
+                    return;
+                }
+                state.row.counters.matched += 1;
+            }
+        }
+        self.put_due(id, IN_FLIGHT, delivery.seq, &delivery.progress);
+        self.changed.subscriptions.insert(id);
+    }
+
+    fn fold_failed(&mut self, failed: &Failed) {
+        for delivery in &failed.deliveries {
+            self.fail(failed.subscription, delivery);
+        }
+    }
+
+    fn fail(&mut self, id: SubscriptionId, delivery: &FailedDelivery) {
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        if !state.open.contains(delivery.seq) {
+            return;
+        }
+        if delivery.due < state.row.due_floor {
+            state.row.due_floor = delivery.due;
+        }
+        self.layers
+            .remove(Space::Due, rows::due_key(id, IN_FLIGHT, delivery.seq));
+        self.put_due(id, delivery.due, delivery.seq, &delivery.progress);
+        self.changed.subscriptions.insert(id);
+    }
+
+    fn fold_settled(&mut self, settled: &Settled) {
+        let id = settled.subscription;
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        for (seq, due) in &settled.deliveries {
+            if state.open.remove(*seq) {
+                state.row.counters.delivered += 1;
+                self.layers
+                    .remove(Space::Due, rows::due_key(id, *due, *seq));
+            }
+        }
+        self.changed.subscriptions.insert(id);
+    }
+
+    fn fold_dead(&mut self, dead: &Dead) {
+        let id = dead.subscription;
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        match dead.due {
+            Some(due) => {
+                if !state.open.remove(dead.seq) {
+                    return;
+                }
+                self.layers
+                    .remove(Space::Due, rows::due_key(id, due, dead.seq));
+            }
+            None => {
+                let cursor = state.row.cursor.unwrap_or(0);
+                state.row.cursor = Some(cursor.max(dead.seq + 1));
+                state.row.counters.matched += 1;
+            }
+        }
+        state.row.counters.dropped += 1;
+        self.changed.subscriptions.insert(id);
+        self.put_terminal(dead);
+    }
+
+    fn fold_read(&mut self, read: &Read) {
+        let row = self.topics.entry(read.topic).or_insert(TopicRow {
+            next_seq: 1,
+            read_to: 1,
+        });
+        row.read_to = read.read_to;
+        self.changed.topics.insert(read.topic);
+        let laggards: BTreeMap<_, _> = read.laggards.iter().copied().collect();
+        for (id, state) in &mut self.subscriptions {
+            // A subscription that was created while this record was queued stands ahead of it, and stays there.
+            let is_ahead = state.row.cursor.is_some_and(|cursor| cursor > read.read_to);
+            let cursor = laggards.get(id).copied();
+            if state.topic == Some(read.topic) && !is_ahead && state.row.cursor != cursor {
+                state.row.cursor = cursor;
+                self.changed.subscriptions.insert(*id);
+            }
+        }
+        let subscriptions: Vec<_> = self
+            .catalog
+            .subscriptions_of(read.topic)
+            .map(|subscription| subscription.id)
+            .collect();
+        for id in subscriptions {
+            self.catalog.forget_filters_before(id, self.cursor(id));
+        }
+    }
+
+    fn fold_catalog(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
+        let change: Change =
+            serde_json::from_slice(&record.json).map_err(|error| StoreError::Newer {
+                what: format!("a catalog change cannot be read ({error})"),
+            })?;
+        match &change {
+            Change::TopicCreated { id, .. } => {
+                self.topics.insert(
+                    *id,
+                    TopicRow {
+                        next_seq: 1,
+                        read_to: 1,
+                    },
+                );
+                self.changed.topics.insert(*id);
+            }
+            Change::SubscriptionCreated { id, topic, .. } => {
+                let row = SubscriptionRow {
+                    cursor: Some(self.next_seq(*topic)),
+                    ..Default::default()
+                };
+                let state = SubscriptionState {
+                    topic: Some(*topic),
+                    row,
+                    open: OpenSet::default(),
+                };
+                self.subscriptions.insert(*id, state);
+                self.changed.subscriptions.insert(*id);
+            }
+            _ => {}
+        }
+        let topics = &self.topics;
+        let gone = self.catalog.apply(change, |topic| {
+            topics.get(&topic).map_or(1, |row| row.next_seq)
+        });
+        for id in gone {
+            self.forget(id);
+        }
+        Ok(())
+    }
+
+    /// The subscription is gone: its rows are removed bit by bit, at checkpoints.
+    fn forget(&mut self, id: SubscriptionId) {
+        self.subscriptions.remove(&id);
+        self.changed.subscriptions.insert(id);
+        self.forgotten.insert(id);
+    }
+
+    fn put_due(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, progress: &Progress) {
+        self.layers.put_new(
+            Space::Due,
+            rows::due_key(id, due, seq),
+            rows::encode(progress),
+        );
+    }
+
+    /// The table under the view.
+    #[must_use]
+    pub fn table(&self) -> &Arc<dyn Table> {
+        self.layers.table()
+    }
+}
+
+impl Liveness for View {
+    fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
+        if self.catalog.topic(topic).is_none() {
+            return false;
+        }
+        if self.read_to(topic) <= *seqs.end() {
+            return true;
+        }
+        self.catalog.subscriptions_of(topic).any(|subscription| {
+            self.cursor(subscription.id) <= *seqs.end()
+                || self
+                    .subscriptions
+                    .get(&subscription.id)
+                    .is_some_and(|state| state.open.intersects(seqs.clone()))
+        })
+    }
+}

@@ -1,0 +1,359 @@
+//! Opening the view and writing it down.
+//!
+//! A checkpoint is one batch: the frozen overlay, the changed rows of memory, and the stamp. The catalog goes before
+//! it into a file of its own, `catalog/<revision>.json`, so that a person can read it and a lost table can be rebuilt;
+//! the stamp names the revision.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+
+use super::layers::{Layers, Overlay};
+use super::open_set::OpenSet;
+use super::rows::{self, STAMP_KEY, StampRow, SubscriptionRow, TopicRow, damaged_view};
+use super::table::{Row, Space, Table};
+use super::{BEHIND_IN_FLIGHT, ChangedRows, SubscriptionState, View, ViewOptions};
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::failpoint;
+
+/// Rows that are read at once while opening.
+const SCAN_ROWS: usize = 4096;
+/// Rows of gone subscriptions that one checkpoint removes.
+const FORGOTTEN_ROWS_MAX: usize = 10_000;
+/// Subscriptions whose floor one checkpoint looks for.
+const RAISED_FLOORS_MAX: usize = 256;
+/// Catalog files that are kept.
+const CATALOG_FILES_KEPT: usize = 4;
+const CATALOG_DIRECTORY: &str = "catalog";
+
+/// A view that is being written down: everything folded up to its mark.
+pub struct Checkpoint {
+    mark: Mark,
+    overlay: Arc<Overlay>,
+    rows: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
+    catalog: Option<(u64, Vec<u8>)>,
+    table: Arc<dyn Table>,
+}
+
+impl Checkpoint {
+    /// The end of the last group it contains.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Writes it and syncs it. Takes as long as the disk does: for a thread of its own.
+    pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        if let Some((revision, json)) = &self.catalog {
+            write_catalog(disk, *revision, json)?;
+        }
+        failpoint::hit("checkpoint-apply");
+        let rows = self
+            .rows
+            .iter()
+            .map(|(space, key, value)| (*space, key.as_slice(), value.as_deref()));
+        self.table.apply(&mut self.overlay.changes().chain(rows))?;
+        failpoint::hit("checkpoint-persist");
+        self.table.persist()
+    }
+}
+
+impl View {
+    /// Opens the view as the last checkpoint left it; an empty one if there was none. The caller folds the log from
+    /// [`View::mark`] on before anything else is done.
+    ///
+    /// # Errors
+    /// If the table belongs to another store or its format is newer, or the catalog's file is missing.
+    pub fn open(
+        table: Arc<dyn Table>,
+        disk: &dyn Disk,
+        options: ViewOptions,
+    ) -> Result<Self, StoreError> {
+        let mut view = Self::empty(Arc::clone(&table), options);
+        let Some(stamp) = table.get(Space::State, STAMP_KEY)? else {
+            return Ok(view);
+        };
+        let stamp: StampRow = rows::decode(&stamp)?;
+        if stamp.format > rows::FORMAT {
+            return Err(StoreError::Newer {
+                what: format!(
+                    "the view has format {}, this server knows {}",
+                    stamp.format,
+                    rows::FORMAT
+                ),
+            });
+        }
+        if stamp.store_id != options.store_id {
+            return Err(damaged_view("it belongs to another store"));
+        }
+        view.mark = stamp.mark;
+        view.group = stamp.group;
+        view.clean_epoch = stamp.clean_epoch;
+        view.next_terminal = stamp.next_terminal;
+        view.first_terminal = stamp.first_terminal;
+        view.catalog = read_catalog(disk, stamp.catalog_revision)?;
+        view.saved_revision = stamp.catalog_revision;
+        view.load_state()?;
+        view.load_open()?;
+        Ok(view)
+    }
+
+    fn empty(table: Arc<dyn Table>, options: ViewOptions) -> Self {
+        Self {
+            layers: Layers::new(table),
+            catalog: Catalog::default(),
+            saved_revision: 0,
+            topics: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            changed: ChangedRows::default(),
+            store_id: options.store_id,
+            epoch: options.epoch,
+            clean_epoch: 0,
+            mark: Mark::ZERO,
+            group: 0,
+            next_terminal: 1,
+            first_terminal: 1,
+            terminal_records_max: options.terminal_records_max,
+            floors_after: None,
+        }
+    }
+
+    fn load_state(&mut self) -> Result<(), StoreError> {
+        for (key, value) in all_rows(self.layers.table().as_ref(), Space::State)? {
+            match key.first() {
+                Some(b't') => {
+                    let row: TopicRow = rows::decode(&value)?;
+                    self.topics.insert(TopicId(rows::id_of(&key)?), row);
+                }
+                Some(b'f') => {
+                    self.forgotten.insert(SubscriptionId(rows::id_of(&key)?));
+                }
+                Some(b's') if key != STAMP_KEY => {
+                    let id = SubscriptionId(rows::id_of(&key)?);
+                    let row: SubscriptionRow = rows::decode(&value)?;
+                    let topic = self
+                        .catalog
+                        .subscription(id)
+                        .map(|subscription| subscription.topic);
+                    let state = SubscriptionState {
+                        topic,
+                        row,
+                        open: OpenSet::default(),
+                    };
+                    self.subscriptions.insert(id, state);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn load_open(&mut self) -> Result<(), StoreError> {
+        for (key, value) in all_rows(self.layers.table().as_ref(), Space::Open)? {
+            let (id, part) = rows::parse_open_key(&key)?;
+            if let Some(state) = self.subscriptions.get_mut(&id) {
+                state.open.load(part, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A measure of the memory that waits for a checkpoint.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.layers.active_bytes()
+    }
+
+    /// Begins a checkpoint of everything folded so far. [`View::finish_checkpoint`] ends it.
+    ///
+    /// # Panics
+    /// If one is under way.
+    pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
+        self.remove_forgotten_rows()?;
+        self.raise_due_floors()?;
+        let rows = self.take_changed_rows();
+        let catalog = self.take_changed_catalog();
+        Ok(Checkpoint {
+            mark: self.mark,
+            overlay: self.layers.freeze(),
+            rows,
+            catalog,
+            table: Arc::clone(self.layers.table()),
+        })
+    }
+
+    /// Says that the checkpoint begun last was written and synced.
+    pub fn finish_checkpoint(&mut self) {
+        self.layers.thaw();
+    }
+
+    fn take_changed_rows(&mut self) -> Vec<(Space, Vec<u8>, Option<Vec<u8>>)> {
+        let changed = std::mem::take(&mut self.changed);
+        let mut out = Vec::new();
+        for id in changed.topics {
+            let value = self.topics.get(&id).map(rows::encode);
+            out.push((Space::State, rows::topic_key(id), value));
+        }
+        for id in changed.subscriptions {
+            let state = self.subscriptions.get_mut(&id);
+            let value = state.as_ref().map(|state| rows::encode(&state.row));
+            out.push((Space::State, rows::subscription_key(id), value));
+            for (part, value) in state.map_or_else(Vec::new, |state| state.open.take_changes()) {
+                out.push((Space::Open, rows::open_key(id, part), value));
+            }
+        }
+        for id in &self.forgotten {
+            out.push((Space::State, rows::forgotten_key(*id), Some(Vec::new())));
+        }
+        for id in changed.forgotten_done {
+            out.push((Space::State, rows::forgotten_key(id), None));
+        }
+        out.push((
+            Space::State,
+            STAMP_KEY.to_vec(),
+            Some(rows::encode(&self.stamp())),
+        ));
+        out
+    }
+
+    fn stamp(&self) -> StampRow {
+        StampRow {
+            format: rows::FORMAT,
+            store_id: self.store_id,
+            mark: self.mark,
+            group: self.group,
+            catalog_revision: self.catalog.revision,
+            clean_epoch: self.clean_epoch,
+            next_terminal: self.next_terminal,
+            first_terminal: self.first_terminal,
+        }
+    }
+
+    fn take_changed_catalog(&mut self) -> Option<(u64, Vec<u8>)> {
+        let revision = self.catalog.revision;
+        if revision == self.saved_revision {
+            return None;
+        }
+        self.saved_revision = revision;
+        let json = serde_json::to_vec_pretty(&self.catalog)
+            .expect("a catalog is plain values with text keys, which JSON always takes");
+        Some((revision, json))
+    }
+
+    /// Moves the floors of some subscriptions that changed up to their first row: the next scan from there walks over
+    /// none of the rows that were removed before it.
+    fn raise_due_floors(&mut self) -> Result<(), StoreError> {
+        let behind = self.floors_after.unwrap_or(SubscriptionId(0));
+        let ids: Vec<_> = self
+            .changed
+            .subscriptions
+            .range(behind..)
+            .take(RAISED_FLOORS_MAX)
+            .copied()
+            .collect();
+        self.floors_after = (ids.len() == RAISED_FLOORS_MAX).then(|| ids[ids.len() - 1]);
+        for id in ids {
+            let first = self
+                .due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)?
+                .first()
+                .map(|row| row.due);
+            if let (Some(state), Some(first)) = (self.subscriptions.get_mut(&id), first) {
+                state.row.due_floor = first;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes some rows of subscriptions that are gone.
+    fn remove_forgotten_rows(&mut self) -> Result<(), StoreError> {
+        let Some(id) = self.forgotten.first().copied() else {
+            return Ok(());
+        };
+        let (from, to) = rows::subscription_range(id);
+        let mut is_done = true;
+        for space in [Space::Due, Space::Open] {
+            let found = self.layers.scan(space, &from, &to, FORGOTTEN_ROWS_MAX)?;
+            is_done &= found.len() < FORGOTTEN_ROWS_MAX;
+            for (key, _) in found {
+                self.layers.remove(space, key);
+            }
+        }
+        if is_done {
+            self.forgotten.remove(&id);
+            self.changed.forgotten_done.push(id);
+        }
+        Ok(())
+    }
+}
+
+fn all_rows(table: &dyn Table, space: Space) -> Result<Vec<Row>, StoreError> {
+    let mut all = Vec::new();
+    let mut from = Vec::new();
+    loop {
+        let rows = table.scan(space, &from, &[0xFF; 32], SCAN_ROWS)?;
+        let is_last = rows.len() < SCAN_ROWS;
+        if let Some((key, _)) = rows.last() {
+            from.clone_from(key);
+            from.push(0);
+        }
+        all.extend(rows);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+fn catalog_path(revision: u64) -> String {
+    format!("{CATALOG_DIRECTORY}/{revision:016}.json")
+}
+
+fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), StoreError> {
+    let io = |source| StoreError::Io {
+        doing: "write",
+        path: catalog_path(revision),
+        source,
+    };
+    disk.create_dir(CATALOG_DIRECTORY).map_err(io)?;
+    // A directory whose own name is not durable takes its files with it.
+    disk.sync_dir("").map_err(io)?;
+    let new = format!("{CATALOG_DIRECTORY}/new");
+    let file = disk.open(&new, true).map_err(io)?;
+    file.set_len(0).map_err(io)?;
+    file.write_at(0, json).map_err(io)?;
+    file.sync_data().map_err(io)?;
+    disk.rename(&new, &catalog_path(revision)).map_err(io)?;
+    disk.sync_dir(CATALOG_DIRECTORY).map_err(io)?;
+    let mut names = disk.list(CATALOG_DIRECTORY).map_err(io)?;
+    names.retain(|name| {
+        name.ends_with(".json") && format!("{CATALOG_DIRECTORY}/{name}") <= catalog_path(revision)
+    });
+    names.sort();
+    let surplus = names.len().saturating_sub(CATALOG_FILES_KEPT);
+    for name in names.into_iter().take(surplus) {
+        disk.remove(&format!("{CATALOG_DIRECTORY}/{name}"))
+            .map_err(io)?;
+    }
+    Ok(())
+}
+
+fn read_catalog(disk: &dyn Disk, revision: u64) -> Result<Catalog, StoreError> {
+    if revision == 0 {
+        return Ok(Catalog::default());
+    }
+    let path = catalog_path(revision);
+    let io = |source| StoreError::Io {
+        doing: "read",
+        path: catalog_path(revision),
+        source,
+    };
+    let file = disk.open(&path, false).map_err(io)?;
+    let mut json = vec![0; file.len().map_err(io)? as usize];
+    file.read_at(0, &mut json).map_err(io)?;
+    serde_json::from_slice(&json)
+        .map_err(|error| StoreError::damaged(format!("the catalog in {path} ({error})")))
+}

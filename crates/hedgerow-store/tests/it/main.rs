@@ -1,0 +1,14 @@
+//! Tests of the store.
+
+// The helpers of tests fail as tests do.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod log_basic;
+mod log_damage;
+mod log_memory;
+mod log_model;
+mod log_power;
+mod log_threads;
+mod support;
+mod view_lsm;
+mod view_table;

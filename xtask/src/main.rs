@@ -1,0 +1,120 @@
+//! House automation: everything that people and CI run, as one program, so that a machine with cargo has it all.
+//!
+//! `cargo xtask` alone lists the commands. This file names them and hands over; each command has a file of its own. The
+//! program uses the standard library only, so that it is built in seconds.
+#![allow(
+    clippy::print_stdout,
+    reason = "the terminal is this program's only output"
+)]
+
+mod arguments;
+mod check;
+mod crash;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use crate::shell::Workspace;
+
+/// What went wrong and what to do, ready to print.
+pub type Failure = String;
+
+/// One thing that `cargo xtask` can do.
+struct Command {
+    name: &'static str,
+    options: &'static str,
+    about: &'static str,
+    run: fn(&Workspace, &[String]) -> Result<(), Failure>,
+}
+
+const COMMANDS: [Command; 5] = [
+    Command {
+        name: "setup",
+        options: "[--deny]",
+        about: "installs what is missing; --deny builds cargo-deny too (minutes)",
+        run: setup::run,
+    },
+    Command {
+        name: "check",
+        options: "",
+        about: "rustfmt, tidy, clippy, and cargo-deny when it is installed",
+        run: check::run,
+    },
+    Command {
+        name: "test",
+        options: "",
+        about: "all tests and short crash proofs; HEDGEROW_SLOW=1: long ones",
+        run: test::run,
+    },
+    Command {
+        name: "crash",
+        options: "[--power] [--rounds N] [--seed S]",
+        about: "kills the server and counts what was lost; --power: power cuts",
+        run: crash::run,
+    },
+    Command {
+        name: "tidy",
+        options: "[--write]",
+        about: "the house rules; --write renews generated parts of pages",
+        run: tidy::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{}", listing());
+        return ExitCode::SUCCESS;
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", listing());
+        return ExitCode::SUCCESS;
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        eprintln!("error: there is no command \"{name}\"\n\n{}", listing());
+        return ExitCode::from(2);
+    };
+    match Workspace::find().and_then(|workspace| (command.run)(&workspace, rest)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The list of commands, as `cargo xtask` alone prints it.
+fn listing() -> String {
+    let mut text = String::from("Usage: cargo xtask COMMAND [OPTIONS]\n\n");
+    for Command {
+        name,
+        options,
+        about,
+        ..
+    } in &COMMANDS
+    {
+        let usage = format!("{name} {options}");
+        writeln!(text, "  {usage:<42}{about}").expect("writing to a String cannot fail");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMANDS, listing};
+
+    #[test]
+    fn the_listing_names_every_command() {
+        let listing = listing();
+        for command in &COMMANDS {
+            assert!(
+                listing.contains(&format!("  {} ", command.name)),
+                "{listing}"
+            );
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `test`: all tests of the workspace, examples in documentation included, then the proofs against crashes and power
+//! cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
+
+use crate::Failure;
+use crate::arguments::{Accepted, Options};
+use crate::crash::{self, Proof};
+use crate::setup;
+use crate::shell::{self, Workspace};
+
+/// The proofs of an ordinary run: the tests and these stay within a few minutes.
+const QUICK: [Proof; 2] = [Proof::kill(3), Proof::power(20)];
+/// The proofs of a slow run.
+const SLOW: [Proof; 2] = [Proof::kill(50), Proof::power(200)];
+
+/// The command.
+pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    Options::read(
+        arguments,
+        Accepted {
+            flags: &[],
+            values: &[],
+        },
+    )?;
+    setup::ensure(workspace);
+    shell::run(workspace.cargo(["test", "--workspace"]))?;
+    let is_slow = std::env::var_os("HEDGEROW_SLOW").is_some_and(|value| value == "1");
+    for proof in if is_slow { SLOW } else { QUICK } {
+        crash::prove(workspace, proof)?;
+    }
+    Ok(())
+}
