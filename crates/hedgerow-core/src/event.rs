@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One event as it is stored, without its topic and publish time, which the log keeps once for each request.
 ///
@@ -16,28 +16,28 @@ pub struct Event<'a> {
     #[serde(borrow)]
     pub id: Cow<'a, str>,
     /// `source`. `None` for Event Grid schema, whose source is the topic's path.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub source: Option<Cow<'a, str>>,
     /// `type`, or Event Grid's `eventType`. Not empty.
     #[serde(borrow)]
     pub event_type: Cow<'a, str>,
     /// `subject`. Always present for Event Grid schema.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub subject: Option<Cow<'a, str>>,
     /// `time`, or Event Grid's `eventTime`, in the publisher's own spelling.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub time: Option<Cow<'a, str>>,
     /// Event Grid's `dataVersion`; `None` for CloudEvents.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub data_version: Option<Cow<'a, str>>,
     /// `datacontenttype`, CloudEvents only.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub data_content_type: Option<Cow<'a, str>>,
     /// `dataschema`, CloudEvents only.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed")]
     pub data_schema: Option<Cow<'a, str>>,
     /// Extension attributes in the order they came, CloudEvents only: name, and value as JSON text.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "borrowed_pairs")]
     pub extensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The payload.
     #[serde(borrow)]
@@ -55,4 +55,19 @@ pub enum Data<'a> {
     Text(#[serde(borrow)] Cow<'a, str>),
     /// Bytes.
     Binary(#[serde(borrow)] Cow<'a, [u8]>),
+}
+
+/// Reads text that is not copied. (Serde's own rule for `Cow` borrows only where the `Cow` stands by itself.)
+fn borrowed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cow<'de, str>>, D::Error> {
+    Option::<&'de str>::deserialize(from).map(|text| text.map(Cow::Borrowed))
+}
+
+type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+fn borrowed_pairs<'de, D: Deserializer<'de>>(from: D) -> Result<Pairs<'de>, D::Error> {
+    let pairs = Vec::<(&'de str, &'de str)>::deserialize(from)?;
+    Ok(pairs
+        .into_iter()
+        .map(|(name, value)| (Cow::Borrowed(name), Cow::Borrowed(value)))
+        .collect())
 }

@@ -116,6 +116,23 @@ impl Verdict {
     }
 }
 
+impl Met {
+    /// The HTTP status, 0 for none.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Response { status, .. } => *status,
+            Self::Failure(_) => 0,
+        }
+    }
+
+    /// Whether the endpoint took the event (ED-174).
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        is_success(self.status())
+    }
+}
+
 /// The least waits of the rule table (section 4.3), and the cap of `Retry-After`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floors {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, is_success, parse_retry_after};
-use hedgerow_core::position::{Position, SubscriptionId};
-use hedgerow_core::retry::is_late_success;
+use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
+use hedgerow_core::position::{Position, TopicId};
+use hedgerow_core::retry::{DeliveryKey, is_late_success};
 use hedgerow_core::time::Now;
 use hedgerow_dialect::event_grid;
 use hedgerow_io::clock::Clock;
@@ -19,6 +19,7 @@ use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError, StoredEvent};
 use tokio::sync::mpsc;
 
+use crate::in_full;
 use crate::plan::Plan;
 
 /// What all attempts share.
@@ -34,8 +35,8 @@ pub(crate) struct Context {
 
 /// One attempt to make.
 pub(crate) struct Job {
-    pub(crate) subscription: SubscriptionId,
-    pub(crate) position: Position,
+    pub(crate) key: DeliveryKey,
+    pub(crate) topic: TopicId,
     /// Which attempt, from 1.
     pub(crate) attempt: u16,
     pub(crate) plan: Arc<Plan>,
@@ -44,50 +45,54 @@ pub(crate) struct Job {
 
 /// What became of it.
 pub(crate) struct Report {
-    pub(crate) subscription: SubscriptionId,
-    pub(crate) seq: u64,
-    pub(crate) attempt: u16,
+    pub(crate) key: DeliveryKey,
     pub(crate) kind: ReportKind,
 }
 
 pub(crate) enum ReportKind {
-    /// The outcome is known.
-    Ended {
-        met: Met,
-        ended: Now,
-        event: StoredEvent,
-        /// Whether the exchange stays open for a late success.
-        stays_open: bool,
-    },
+    /// The outcome is known. `stays_open`: the exchange goes on, for a late success.
+    Ended { end: AttemptEnd, stays_open: bool },
+    /// A success came after the timeout.
+    LateSuccess(AttemptEnd),
+    /// The exchange that was open after the timeout ended without a success.
+    LateClosed { attempt: u16 },
     /// The event of a delivery that ends without another attempt was read.
     ReadToEnd {
         reason: DeadLetterReason,
         event: StoredEvent,
     },
-    /// A success came after the timeout.
-    LateSuccess,
-    /// The exchange that was open after the timeout ended without a success.
-    LateClosed,
     /// The event could not be read: the engine cannot go on.
     Unreadable(StoreError),
 }
 
+/// The end of an attempt.
+pub(crate) struct AttemptEnd {
+    /// Which attempt, from 1.
+    pub(crate) attempt: u16,
+    pub(crate) met: Met,
+    /// What exactly went wrong, for people; `None` if there was an answer.
+    pub(crate) detail: Option<String>,
+    pub(crate) started: Now,
+    /// F: when the outcome was known.
+    pub(crate) ended: Now,
+    pub(crate) event: StoredEvent,
+}
+
 /// Makes the attempt and reports; dropping it closes the connection.
 pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<Report>) {
-    let report = |kind| Report {
-        subscription: job.subscription,
-        seq: job.position.seq,
-        attempt: job.attempt,
-        kind,
-    };
     // The engine may be gone, and then nobody is left to tell.
-    let tell = |kind| async { reports.send(report(kind)).await.unwrap_or_default() };
-    let event = match read(&context.store, job.position).await {
-        Ok(event) => event,
-        Err(error) => return tell(ReportKind::Unreadable(error)).await,
+    let tell = |kind| async {
+        reports
+            .send(Report { key: job.key, kind })
+            .await
+            .unwrap_or_default();
     };
-    let request = match request(&context, &job, &event) {
-        Ok(request) => request,
+    let position = Position {
+        topic: job.topic,
+        seq: job.key.seq,
+    };
+    let (event, request) = match prepare(&context, &job, position).await {
+        Ok(prepared) => prepared,
         Err(error) => return tell(ReportKind::Unreadable(error)).await,
     };
     let send = context.client.send(&job.plan.target, request);
@@ -98,13 +103,19 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         result = &mut send => Some(result),
         () = sleep_past(job.started.instant, timeout) => None,
     };
+    let end = |met, detail, ended, event| AttemptEnd {
+        attempt: job.attempt,
+        met,
+        detail,
+        started: job.started,
+        ended,
+        event,
+    };
     if let Some(result) = in_time {
         let ended = context.clock.now();
-        let (met, answer) = judge(result, ended);
+        let (met, detail, answer) = judge(result, ended);
         tell(ReportKind::Ended {
-            met,
-            ended,
-            event,
+            end: end(met, detail, ended, event),
             stays_open: false,
         })
         .await;
@@ -119,9 +130,12 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     };
     let met = Met::Failure(Failure::Timeout);
     tell(ReportKind::Ended {
-        met,
-        ended,
-        event,
+        end: end(
+            met,
+            Some(format!("no answer in {timeout:?}")),
+            ended,
+            event.clone(),
+        ),
         stays_open,
     })
     .await;
@@ -133,20 +147,32 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         result = &mut send => Some(result),
         () = sleep_past(job.started.instant, window) => None,
     };
-    let elapsed = context
-        .clock
-        .now()
-        .instant
-        .duration_since(job.started.instant);
-    match late {
-        Some(Ok(answer))
-            if is_success(answer.status.as_u16()) && is_late_success(elapsed, timeout, window) =>
+    let ended = context.clock.now();
+    let elapsed = ended.instant.duration_since(job.started.instant);
+    match late.map(|result| judge(result, ended)) {
+        Some((met, detail, answer))
+            if met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
-            tell(ReportKind::LateSuccess).await;
-            finish(Some(answer)).await;
+            tell(ReportKind::LateSuccess(end(met, detail, ended, event))).await;
+            finish(answer).await;
         }
-        _ => tell(ReportKind::LateClosed).await,
+        _ => {
+            tell(ReportKind::LateClosed {
+                attempt: job.attempt,
+            })
+            .await;
+        }
     }
+}
+
+async fn prepare(
+    context: &Context,
+    job: &Job,
+    position: Position,
+) -> Result<(StoredEvent, http::Request<Bytes>), StoreError> {
+    let event = read(&context.store, position).await?;
+    let request = request(context, job, position, &event)?;
+    Ok((event, request))
 }
 
 /// Reads the event at a position, from memory if it is recent.
@@ -172,6 +198,7 @@ async fn sleep_past(start: Instant, span: Duration) {
 fn request(
     context: &Context,
     job: &Job,
+    position: Position,
     event: &StoredEvent,
 ) -> Result<http::Request<Bytes>, StoreError> {
     let plan = &job.plan;
@@ -182,7 +209,7 @@ fn request(
         upper_case_name: context.subscription_name_upper_case,
         attempts_made: job.attempt - 1,
         data_version: unpacked.data_version.as_deref().unwrap_or_default(),
-        system_id: &event_grid::system_id(&context.store_id, job.subscription, job.position),
+        system_id: &event_grid::system_id(&context.store_id, job.key.subscription, position),
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
@@ -191,7 +218,8 @@ fn request(
     Ok(request)
 }
 
-fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<Answer>) {
+/// What the attempt met, what went wrong in words, and the answer if there was one.
+fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<String>, Option<Answer>) {
     match result {
         Ok(answer) => {
             let retry_after = answer
@@ -199,15 +227,17 @@ fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<Answer>) {
                 .get(http::header::RETRY_AFTER)
                 .and_then(|value| value.to_str().ok())
                 .and_then(|text| parse_retry_after(text, now.timestamp));
+            let status = answer.status.as_u16();
             (
                 Met::Response {
-                    status: answer.status.as_u16(),
+                    status,
                     retry_after,
                 },
+                None,
                 Some(answer),
             )
         }
-        Err(error) => (Met::Failure(failure(&error)), None),
+        Err(error) => (Met::Failure(failure(&error)), Some(in_full(&error)), None),
     }
 }
 

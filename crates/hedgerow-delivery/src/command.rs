@@ -115,6 +115,11 @@ pub enum Command {
         /// The subscription.
         answer: Answer<SubscriptionInfo>,
     },
+    /// Begins deliveries, if they are held since the start.
+    StartDeliveries {
+        /// When it is done.
+        answer: Answer<()>,
+    },
     /// Deliveries that ended undelivered.
     TerminalRecords {
         /// Which of them.

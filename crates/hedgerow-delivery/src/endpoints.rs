@@ -10,7 +10,7 @@ use hedgerow_io::http::Target;
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
     settings: CreditSettings,
-    endpoints: HashMap<Target, Endpoint>,
+    by_target: HashMap<Target, Endpoint>,
     /// Endpoints that may have both a credit and somebody who wants it.
     listed: VecDeque<Target>,
 }
@@ -25,7 +25,7 @@ impl Endpoints {
     pub(crate) fn new(settings: CreditSettings) -> Self {
         Self {
             settings,
-            endpoints: HashMap::new(),
+            by_target: HashMap::new(),
             listed: VecDeque::new(),
         }
     }
@@ -34,7 +34,7 @@ impl Endpoints {
     pub(crate) fn queue(&mut self, target: &Target, subscription: SubscriptionId) {
         let settings = self.settings;
         let endpoint = self
-            .endpoints
+            .by_target
             .entry(target.clone())
             .or_insert_with(|| Endpoint {
                 credits: Credits::new(settings),
@@ -48,7 +48,7 @@ impl Endpoints {
     /// The subscription whose turn it is, with a credit of its endpoint; `None` when nobody can start now.
     pub(crate) fn next_turn(&mut self) -> Option<(SubscriptionId, Credit)> {
         while let Some(target) = self.listed.front() {
-            if let Some(endpoint) = self.endpoints.get_mut(target) {
+            if let Some(endpoint) = self.by_target.get_mut(target) {
                 if !endpoint.queue.is_empty()
                     && let Some(credit) = endpoint.credits.acquire()
                     && let Some(subscription) = endpoint.queue.pop_front()
@@ -66,16 +66,16 @@ impl Endpoints {
 
     /// Gives a credit back.
     pub(crate) fn release(&mut self, target: &Target, credit: Credit, signal: Signal) {
-        let Some(endpoint) = self.endpoints.get_mut(target) else {
+        let Some(endpoint) = self.by_target.get_mut(target) else {
             return;
         };
         endpoint.credits.release(credit, signal);
         if endpoint.queue.is_empty() {
             if endpoint.credits.in_flight() == 0
                 && !endpoint.is_listed
-                && self.endpoints.len() > KEPT_MAX
+                && self.by_target.len() > KEPT_MAX
             {
-                self.endpoints.remove(target);
+                self.by_target.remove(target);
             }
             return;
         }
@@ -84,7 +84,7 @@ impl Endpoints {
 
     /// Takes a subscription that is gone, or delivers elsewhere now, out of the queue.
     pub(crate) fn leave(&mut self, target: &Target, subscription: SubscriptionId) {
-        if let Some(endpoint) = self.endpoints.get_mut(target) {
+        if let Some(endpoint) = self.by_target.get_mut(target) {
             endpoint.queue.retain(|queued| *queued != subscription);
         }
     }

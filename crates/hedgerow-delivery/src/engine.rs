@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! durable records --> fold into the view --> offer events, note retries      (engine/reader.rs)
-//! reports         --> judge --> journal the settlement                       (engine/deliveries.rs)
+//! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
-//!                 --> start whatever can start                               (engine/deliveries.rs)
+//!                 --> start whatever can start                               (engine/attempts.rs)
 //! ```
 //!
 //! What is journaled counts only when it comes back as a durable record: a retry is put among the due ones then, and not
@@ -17,9 +17,10 @@
 //! The engine is crash-only: when the store fails it returns, and [`crate::grid`] opens store and engine again. Running
 //! attempts are then what they are after a crash.
 
+mod attempts;
 mod declarations;
-mod deliveries;
 mod reader;
+mod settlements;
 mod upkeep;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use hedgerow_core::credit::Credit;
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::{AddressGuard, Client};
@@ -40,7 +42,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use self::declarations::Declarations;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
-use crate::attempt::{Context, Report, ReportKind};
+use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
 use crate::endpoints::Endpoints;
 use crate::note::AttemptNote;
@@ -98,9 +100,14 @@ pub struct Engine {
     credits: HashMap<(SubscriptionId, u64), Credit>,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
-    late_order: VecDeque<SubscriptionId>,
+    /// Late exchanges in the order in which they timed out; those that closed since are among them.
+    late_order: VecDeque<(DeliveryKey, u16)>,
+    /// Shared with each open late exchange, so that its count is theirs.
+    late_count: Arc<()>,
     declarations: Declarations,
     upkeep: Upkeep,
+    /// Nothing starts yet.
+    is_held: bool,
     /// Set once the server stops: nothing starts any more.
     is_stopping: bool,
     has_stopped: bool,
@@ -165,6 +172,7 @@ impl Engine {
         Self {
             endpoints: Endpoints::new(settings.credits),
             upkeep: Upkeep::new(parts.view.mark()),
+            is_held: settings.starts_held,
             settings,
             store: parts.store,
             view: parts.view,
@@ -180,6 +188,7 @@ impl Engine {
             credits: HashMap::new(),
             wakes: BTreeSet::new(),
             late_order: VecDeque::new(),
+            late_count: Arc::default(),
             declarations: Declarations::default(),
             is_stopping: false,
             has_stopped: false,
@@ -293,10 +302,7 @@ impl Engine {
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {
-        match report.kind {
-            ReportKind::Unreadable(error) => Err(error),
-            kind => self.delivery_report(report.subscription, report.seq, report.attempt, kind),
-        }
+        self.delivery_report(report.key, report.kind)
     }
 
     fn now(&self) -> Timestamp {

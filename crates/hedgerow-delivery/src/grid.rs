@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use crate::command::EngineHandle;
 use crate::engine::{Engine, Parts};
+use crate::in_full;
 use crate::settings::EngineSettings;
 
 /// How a grid is kept and run. Plain values.
@@ -141,7 +142,9 @@ impl Grid {
             })?;
         let (log, parts) = self.open()?;
         let result = runtime.block_on(async {
-            let engine = Engine::new(self.options.engine.clone(), parts);
+            let mut settings = self.options.engine.clone();
+            settings.starts_held &= !*has_served;
+            let engine = Engine::new(settings, parts);
             *has_served = true;
             state.send_replace(GridState::Serving(engine.handle()));
             engine.run(stop).await
@@ -228,16 +231,4 @@ fn may_pass(error: &StoreError) -> bool {
         // Another server may have taken the directory only while this one had let go of it.
         _ => false,
     }
-}
-
-/// An error with everything behind it.
-fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

@@ -24,3 +24,15 @@ pub mod note;
 mod plan;
 mod runner;
 pub mod settings;
+
+/// An error with everything behind it, in one line.
+pub(crate) fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

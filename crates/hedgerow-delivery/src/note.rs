@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::StoredEvent;
+use hedgerow_store::record::unpack_event;
+
+use crate::attempt::AttemptEnd;
+use crate::plan::Plan;
 
 /// One attempt that ended, or a delivery that ended without one.
 #[derive(Debug, Clone)]
@@ -21,6 +26,10 @@ pub struct AttemptNote {
     pub outcome: Option<Outcome>,
     /// The HTTP status, 0 for none.
     pub status: u16,
+    /// What exactly went wrong, for people; `None` if there was an answer.
+    pub detail: Option<String>,
+    /// When that was known.
+    pub ended: Timestamp,
     /// From the start of the attempt to its outcome.
     pub duration: Duration,
     /// What happens next.
@@ -36,4 +45,74 @@ pub enum NoteNext {
     Due(Timestamp),
     /// Nothing, it was given up.
     Dead(DeadLetterReason),
+}
+
+impl AttemptNote {
+    pub(crate) fn of_attempt(
+        plan: &Plan,
+        end: &AttemptEnd,
+        outcome: Option<Outcome>,
+        next: NoteNext,
+    ) -> Self {
+        Self {
+            topic: plan.topic_name.clone(),
+            subscription: plan.subscription_name.clone(),
+            event_id: event_id(&end.event),
+            attempt: end.attempt,
+            outcome,
+            status: end.met.status(),
+            detail: end.detail.clone(),
+            ended: end.ended.timestamp,
+            duration: end.ended.instant.duration_since(end.started.instant),
+            next,
+        }
+    }
+
+    pub(crate) fn without_attempt(
+        plan: &Plan,
+        event: &StoredEvent,
+        decided: Timestamp,
+        reason: DeadLetterReason,
+    ) -> Self {
+        Self {
+            topic: plan.topic_name.clone(),
+            subscription: plan.subscription_name.clone(),
+            event_id: event_id(event),
+            attempt: 0,
+            outcome: None,
+            status: 0,
+            detail: None,
+            ended: decided,
+            duration: Duration::ZERO,
+            next: NoteNext::Dead(reason),
+        }
+    }
+
+    /// The one log line of an attempt, carrying everything.
+    pub(crate) fn log(&self, now: Timestamp) {
+        let (settlement, due_in_ms, reason) = match self.next {
+            NoteNext::Delivered => ("ack", None, None),
+            NoteNext::Due(due) => ("retry", Some(due.since(now).as_millis() as u64), None),
+            NoteNext::Dead(reason) => ("drop", None, Some(reason.as_str())),
+        };
+        tracing::info!(
+            target: "hedgerow::attempt",
+            topic = self.topic,
+            subscription = self.subscription,
+            event_id = self.event_id,
+            attempt = self.attempt,
+            outcome = self.outcome.map(Outcome::as_str),
+            status = self.status,
+            detail = self.detail,
+            duration_ms = self.duration.as_millis() as u64,
+            settlement,
+            reason,
+            due_in_ms,
+        );
+    }
+}
+
+fn event_id(event: &StoredEvent) -> String {
+    // An event that cannot be read stops the engine elsewhere; here it only lacks its name.
+    unpack_event(&event.bytes).map_or_else(|_| String::new(), |event| event.id.into_owned())
 }

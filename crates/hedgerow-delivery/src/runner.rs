@@ -91,9 +91,19 @@ pub(crate) struct Flight {
 
 /// Exchanges of one delivery that are open after their timeout (ED-178).
 struct Late {
-    exchanges: Vec<AbortHandle>,
+    exchanges: Vec<LateExchange>,
     /// The row the delivery stands under now.
     row: Timestamp,
+}
+
+/// An exchange that is open after its timeout.
+pub(crate) struct LateExchange {
+    /// Which attempt it is.
+    pub(crate) attempt: u16,
+    /// Ends it.
+    pub(crate) abort: AbortHandle,
+    /// One of these exists for each open one.
+    pub(crate) _counted: Arc<()>,
 }
 
 impl Runner {
@@ -253,6 +263,16 @@ impl Runner {
         self.flights.remove(&seq)
     }
 
+    /// The attempt of this number ended; `None` if it is not the one that runs, which was ended before.
+    pub(crate) fn land_attempt(&mut self, seq: u64, attempt: u16) -> Option<Flight> {
+        let progress = self.flights.get(&seq)?.progress?;
+        if progress.attempts == attempt {
+            self.flights.remove(&seq)
+        } else {
+            None
+        }
+    }
+
     /// Everything in flight, for ending it.
     pub(crate) fn land_all(&mut self) -> Vec<(u64, Flight)> {
         let mut flights: Vec<_> = self.flights.drain().collect();
@@ -268,7 +288,7 @@ impl Runner {
     }
 
     /// Keeps the exchange of an attempt that timed out open (ED-178). `row` is where the delivery stands now.
-    pub(crate) fn keep_open(&mut self, seq: u64, exchange: AbortHandle, row: Timestamp) {
+    pub(crate) fn keep_open(&mut self, seq: u64, exchange: LateExchange, row: Timestamp) {
         let late = self.late.entry(seq).or_insert_with(|| Late {
             exchanges: Vec::new(),
             row,
@@ -277,20 +297,34 @@ impl Runner {
         late.exchanges.push(exchange);
     }
 
-    /// One late exchange of the delivery closed without a success.
-    pub(crate) fn late_closed(&mut self, seq: u64) {
-        if let Some(late) = self.late.get_mut(&seq) {
-            late.exchanges.retain(|exchange| !exchange.is_finished());
-            if late.exchanges.is_empty() {
-                self.late.remove(&seq);
-            }
+    /// A late exchange of the delivery closed without a success, or is to be ended. Returns whether there was one.
+    pub(crate) fn close_late(&mut self, seq: u64, attempt: u16) -> bool {
+        let Some(late) = self.late.get_mut(&seq) else {
+            return false;
+        };
+        let Some(at) = late
+            .exchanges
+            .iter()
+            .position(|exchange| exchange.attempt == attempt)
+        else {
+            return false;
+        };
+        late.exchanges.swap_remove(at).abort.abort();
+        if late.exchanges.is_empty() {
+            self.late.remove(&seq);
         }
+        true
     }
 
     /// A late exchange succeeded: takes the delivery off and returns the row it stands under, `None` if it is final
-    /// already.
-    pub(crate) fn settle_late(&mut self, seq: u64) -> Option<Timestamp> {
+    /// already. Its other late exchanges are ended.
+    pub(crate) fn settle_late(&mut self, seq: u64, attempt: u16) -> Option<Timestamp> {
         let late = self.late.remove(&seq)?;
+        let others = late
+            .exchanges
+            .iter()
+            .filter(|exchange| exchange.attempt != attempt);
+        others.for_each(|exchange| exchange.abort.abort());
         self.due.remove(&(late.row, seq));
         if let Some(flight) = self.flights.get_mut(&seq) {
             flight.is_settled = true;
@@ -298,32 +332,29 @@ impl Runner {
         Some(late.row)
     }
 
-    /// The delivery is final: its late exchanges may end as they like, nobody listens (ED-178).
-    pub(crate) fn forget_late(&mut self, seq: u64) {
-        self.late.remove(&seq);
+    /// The delivery is final: nobody waits for its late exchanges any more.
+    pub(crate) fn end_late(&mut self, seq: u64) {
+        if let Some(late) = self.late.remove(&seq) {
+            late.exchanges
+                .iter()
+                .for_each(|exchange| exchange.abort.abort());
+        }
+    }
+
+    /// Ends every late exchange.
+    pub(crate) fn end_all_late(&mut self) {
+        let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
+        exchanges.for_each(|exchange| exchange.abort.abort());
+    }
+
+    /// The oldest late exchange: that of the earliest event.
+    pub(crate) fn oldest_late(&self) -> Option<(u64, u16)> {
+        let seq = *self.late.keys().min()?;
+        Some((seq, self.late[&seq].exchanges.first()?.attempt))
     }
 
     /// The deliveries in flight, in no order.
     pub(crate) fn flight_seqs(&self) -> impl Iterator<Item = u64> + '_ {
         self.flights.keys().copied()
-    }
-
-    /// Ends every late exchange.
-    pub(crate) fn abort_late_exchanges(&mut self) {
-        let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
-        exchanges.for_each(|exchange| exchange.abort());
-    }
-
-    /// Ends the oldest late exchange there is.
-    pub(crate) fn abort_a_late_exchange(&mut self) {
-        let Some(seq) = self.late.keys().min().copied() else {
-            return;
-        };
-        if let Some(late) = self.late.get_mut(&seq) {
-            late.exchanges.remove(0).abort();
-            if late.exchanges.is_empty() {
-                self.late.remove(&seq);
-            }
-        }
     }
 }

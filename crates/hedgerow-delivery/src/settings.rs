@@ -30,6 +30,9 @@ pub struct EngineSettings {
     pub checkpoint_bytes: usize,
     /// How long running attempts may take to end when the server stops.
     pub drain: Duration,
+    /// Nothing is attempted before [`crate::command::Command::StartDeliveries`]: whoever starts the server may declare
+    /// things anew first. Only after the process started, not after the store was opened again.
+    pub starts_held: bool,
     /// Whether the name goes out in upper case in `aeg-subscription-name` (ED section 3.3).
     pub subscription_name_upper_case: bool,
 }
@@ -47,6 +50,7 @@ impl Default for EngineSettings {
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 16 * 1024 * 1024,
             drain: Duration::from_secs(25),
+            starts_held: false,
             subscription_name_upper_case: true,
         }
     }

@@ -1,5 +1,6 @@
 //! The admin API below `/api/v1`, and `/healthz`. One module a noun; bodies have the shapes of Event Grid's properties.
 
+mod extract;
 mod health;
 mod subscriptions;
 mod terminal_records;
@@ -13,7 +14,7 @@ use hedgerow_core::spec;
 use http::Uri;
 use serde_json::Value;
 
-use crate::body;
+use crate::body::{self, BodyError};
 use crate::error::ApiError;
 use crate::state::{App, SharedApp};
 
@@ -56,13 +57,11 @@ pub fn router(app: SharedApp) -> Router {
 /// The JSON of a request's body. An empty body is an empty object.
 async fn json_body(app: &App, request: Request) -> Result<Value, ApiError> {
     let mut body = request.into_body();
-    let bytes = match body::read(&mut body, limits::SPEC_BYTES_MAX, app.body_timeout).await {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            body::discard(body);
-            return Err(error.into());
-        }
-    };
+    let read = body::read(&mut body, limits::SPEC_BYTES_MAX, app.body_timeout).await;
+    if read == Err(BodyError::TooLarge) {
+        body::discard(body);
+    }
+    let bytes = read?;
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hedgerow_io::chance;
 use hedgerow_store::catalog::TopicKeys;
 use hedgerow_store::disk::real::RealDisk;
-use http::header::{AUTHORIZATION, HeaderMap};
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use http::request::Parts;
 use subtle::ConstantTimeEq;
 
@@ -35,7 +35,7 @@ impl AdminToken {
         let path = data.join(TOKEN_FILE);
         match fs::read_to_string(&path) {
             Ok(text) => Self::check(&text, path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(data, path),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(data, &path),
             Err(error) => Err(file_error("read", path)(error)),
         }
     }
@@ -47,7 +47,7 @@ impl AdminToken {
 
     /// Whether a request carries it.
     pub fn is_borne_by(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = headers.get(AUTHORIZATION).map(|value| value.as_bytes()) else {
+        let Some(value) = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
             return false;
         };
         let Some((scheme, token)) = value.split_at_checked("Bearer ".len()) else {
@@ -69,7 +69,7 @@ impl AdminToken {
     }
 
     /// Writes it beside its place first, so that there is never half a token.
-    fn create(data: &Path, path: PathBuf) -> Result<Self, ServerError> {
+    fn create(data: &Path, path: &Path) -> Result<Self, ServerError> {
         let token = URL_SAFE_NO_PAD.encode(chance::bytes::<32>());
         let beside = data.join(format!("{TOKEN_FILE}.new"));
         let write = || {
@@ -82,10 +82,10 @@ impl AdminToken {
                 .open(&beside)?;
             writeln!(file, "{token}")?;
             file.sync_all()?;
-            fs::rename(&beside, &path)?;
+            fs::rename(&beside, path)?;
             File::open(data)?.sync_all()
         };
-        write().map_err(file_error("write", path.clone()))?;
+        write().map_err(file_error("write", path))?;
         Ok(Self(token))
     }
 }

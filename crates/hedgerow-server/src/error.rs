@@ -84,6 +84,11 @@ impl Refusal {
         self.status
     }
 
+    /// Whether the connection ends with the answer: what is left of the body is not waited for.
+    pub const fn closes(&self) -> bool {
+        self.closes
+    }
+
     /// The vendor's answer (ED-065 to ED-067).
     pub fn into_response(self, report: &Report<'_>) -> Response<Full<Bytes>> {
         let body = self.error.to_body(report);

@@ -112,6 +112,14 @@ impl ServerHandle {
         })
     }
 
+    /// Begins deliveries that are held since the start ([`crate::ServerOptions::starts_held`]).
+    ///
+    /// # Errors
+    /// If the server ended instead.
+    pub async fn start_deliveries(&self) -> Result<(), HandleError> {
+        self.ask(|answer| Command::StartDeliveries { answer }).await
+    }
+
     /// The keys of a topic.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_delivery::grid::{Grid, GridOptions, GridState};
+use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectorOptions, GuardedConnector};
 use hedgerow_store::StoreError;
 use tokio::net::TcpListener;
@@ -39,6 +40,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
 pub struct ServerOptions {
     /// Refuses requests with a foreign `Host` or `Origin`: for `hedgerow dev`.
     pub dev_guard: Option<DevGuard>,
+    /// Nothing is attempted before [`ServerHandle::start_deliveries`], so that things can be declared anew first.
+    pub starts_held: bool,
 }
 
 /// Why a server does not start, or ended by itself.
@@ -127,7 +130,11 @@ impl Server {
         let (client, guard) = outbound(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
         let (stop_engine, stop) = watch::channel(false);
-        let engine_ended = start_engine(&config, &client, guard, state, stop)?;
+        let engine = EngineSettings {
+            starts_held: options.starts_held,
+            ..config.engine.clone()
+        };
+        let engine_ended = start_engine(&config, engine, &client, guard, state, stop)?;
 
         let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
         let handle = ServerHandle::new(grid.clone(), public_url.clone());
@@ -245,6 +252,7 @@ fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<Addr
 /// Runs the grid on a thread of its own; what it ended with comes through the channel.
 fn start_engine(
     config: &Config,
+    engine: EngineSettings,
     client: &Arc<Client>,
     guard: Arc<AddressGuard>,
     state: watch::Sender<GridState>,
@@ -254,7 +262,7 @@ fn start_engine(
         data: config.data.clone(),
         log: config.store.clone(),
         terminal_records_max: config.terminal_records_max,
-        engine: config.engine.clone(),
+        engine,
     };
     let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
     let (end, ended) = oneshot::channel();

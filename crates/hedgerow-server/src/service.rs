@@ -68,3 +68,88 @@ impl Requests {
         answer.map(Either::Right)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use hedgerow_delivery::grid::GridState;
+    use http::StatusCode;
+    use http::header::{HOST, RETRY_AFTER};
+    use http_body_util::BodyExt as _;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use serde_json::Value;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::auth::AdminToken;
+    use crate::config::Config;
+    use crate::public_url::PublicUrl;
+    use crate::state::App;
+
+    /// Status, whether it says when to come back, and the body.
+    async fn ask(requests: &Arc<Requests>, method: &str, path: &str) -> (StatusCode, bool, Value) {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let requests = Arc::clone(requests);
+        let service = service_fn(move |request| {
+            let requests = Arc::clone(&requests);
+            async move { Ok::<_, Infallible>(requests.answer(request).await) }
+        });
+        let server = hyper::server::conn::http1::Builder::new();
+        tokio::spawn(server.serve_connection(TokioIo::new(theirs), service));
+        let client = hyper::client::conn::http1::handshake(TokioIo::new(ours)).await;
+        let (mut sender, connection) = client.unwrap();
+        tokio::spawn(connection);
+        let token = format!("Bearer {}", "t".repeat(43));
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "localhost");
+        let request = request
+            .header("authorization", token)
+            .body(Full::<Bytes>::default());
+        let (head, body) = sender
+            .send_request(request.unwrap())
+            .await
+            .unwrap()
+            .into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&body).unwrap();
+        (head.status, head.headers.contains_key(RETRY_AFTER), body)
+    }
+
+    /// Design D5 and D6: while there is no engine everybody is told to come back.
+    #[tokio::test]
+    async fn without_an_engine_everything_is_unavailable() {
+        for (state, stops, status) in [
+            (GridState::Opening, false, "recovering"),
+            (GridState::Opening, true, "stopping"),
+            (GridState::Stopped, false, "stopping"),
+        ] {
+            let (_grid, seen) = watch::channel(state);
+            let config = Config::default();
+            let url = PublicUrl::new(None, config.listen);
+            let data = tempfile::tempdir().unwrap();
+            std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
+            let token = AdminToken::load_or_create(data.path()).unwrap();
+            let app = Arc::new(App::new(&config, None, url, token, seen));
+            if stops {
+                app.begin_to_stop();
+            }
+            let requests = Arc::new(Requests::new(app));
+            let (code, _, body) = ask(&requests, "GET", "/healthz").await;
+            assert_eq!(
+                (code.as_u16(), &body["status"]),
+                (503, &Value::from(status))
+            );
+            let (code, comes_back, body) = ask(&requests, "POST", "/orders/api/events").await;
+            assert_eq!((code.as_u16(), comes_back), (503, true));
+            assert_eq!(body["error"]["code"], "ServiceUnavailable");
+            let (code, comes_back, body) = ask(&requests, "GET", "/api/v1/topics").await;
+            assert_eq!((code.as_u16(), comes_back), (503, true));
+            assert_eq!(body["error"]["code"], "Unavailable");
+        }
+    }
+}

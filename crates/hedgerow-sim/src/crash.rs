@@ -263,7 +263,9 @@ impl Proof {
             .filter(|name| self.lives.endings().contains(&Ending::Failpoint(name)))
             .collect();
         if killed.len() * 2 < failpoint::NAMES.len() {
-            problems.push(format!("only these failpoints were reached: {killed:?}"));
+            problems.push(format!(
+                "only these failpoints were reached: {killed:?}; the binary needs the feature failpoints"
+            ));
         }
         if traces.recycled() == 0 {
             problems.push("no segment was recycled".to_owned());

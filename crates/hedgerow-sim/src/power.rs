@@ -12,10 +12,12 @@
 mod life;
 mod model;
 mod table;
+mod tally;
 
 use hedgerow_store::disk::mutant::Mutation;
 
-use self::life::{Life, Tally};
+use self::life::Life;
+use self::tally::Tally;
 
 /// Rounds of one store.
 const ROUNDS_PER_LIFE: u64 = 20;

@@ -74,6 +74,13 @@ struct SubscriptionState {
     open: OpenSet,
 }
 
+impl SubscriptionState {
+    /// The cursor goes past an event that is attempted, or ended, for the first time.
+    fn pass(&mut self, seq: u64) {
+        self.row.cursor = Some(self.row.cursor.unwrap_or(0).max(seq + 1));
+    }
+}
+
 /// Rows in memory that changed since the last checkpoint.
 #[derive(Default)]
 struct ChangedRows {
@@ -296,22 +303,18 @@ impl View {
         let Some(state) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        match delivery.replaces_due {
-            Some(due) => {
-                if !state.open.contains(delivery.seq) {
-                    return;
-                }
-                self.layers
-                    .remove(Space::Due, rows::due_key(id, due, delivery.seq));
+        if let Some(due) = delivery.replaces_due {
+            if !state.open.contains(delivery.seq) {
+                return;
             }
-            None => {
-                let cursor = state.row.cursor.unwrap_or(0);
-                state.row.cursor = Some(cursor.max(delivery.seq + 1));
-                if !state.open.insert(delivery.seq) {
-                    return;
-                }
-                state.row.counters.matched += 1;
+            self.layers
+                .remove(Space::Due, rows::due_key(id, due, delivery.seq));
+        } else {
+            state.pass(delivery.seq);
+            if !state.open.insert(delivery.seq) {
+                return;
             }
+            state.row.counters.matched += 1;
         }
         self.put_due(id, IN_FLIGHT, delivery.seq, &delivery.progress);
         self.changed.subscriptions.insert(id);
@@ -359,19 +362,15 @@ impl View {
         let Some(state) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        match dead.due {
-            Some(due) => {
-                if !state.open.remove(dead.seq) {
-                    return;
-                }
-                self.layers
-                    .remove(Space::Due, rows::due_key(id, due, dead.seq));
+        if let Some(due) = dead.due {
+            if !state.open.remove(dead.seq) {
+                return;
             }
-            None => {
-                let cursor = state.row.cursor.unwrap_or(0);
-                state.row.cursor = Some(cursor.max(dead.seq + 1));
-                state.row.counters.matched += 1;
-            }
+            self.layers
+                .remove(Space::Due, rows::due_key(id, due, dead.seq));
+        } else {
+            state.pass(dead.seq);
+            state.row.counters.matched += 1;
         }
         state.row.counters.dropped += 1;
         self.changed.subscriptions.insert(id);

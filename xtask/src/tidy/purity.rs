@@ -9,7 +9,7 @@ use crate::tidy::tree::Tree;
 const PURE: [&str; 2] = ["hedgerow-core", "hedgerow-dialect"];
 
 /// Crates that do input or output, know the time, draw chance, start something or log.
-const IMPURE_CRATES: [&str; 19] = [
+const IMPURE_CRATES: [&str; 20] = [
     "tokio",
     "hyper",
     "hyper-util",

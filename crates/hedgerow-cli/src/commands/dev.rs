@@ -1,9 +1,8 @@
 //! `hedgerow dev`: everything on this machine. A server, a topic `demo`, a receiver whose answer can be switched, a
 //! subscription between the two, and one line for each attempt.
 //!
-//! A second start on the same data directory points the subscription at the new receiver; its id, its other settings and
-//! what is owed to it stay. The new receiver listens on the port of the last one if it can, so that attempts that are
-//! due at once after a start reach it, too.
+//! A second start on the same data directory points the subscription at the new receiver, before anything is attempted; its
+//! id, its other settings and what is owed to it stay.
 
 mod attempt_line;
 mod keys;
@@ -38,8 +37,6 @@ use crate::signals::Stop;
 
 /// The name of the topic and of its subscription.
 const DEMO: &str = "demo";
-/// Where the receiver's port is noted, in the data directory.
-const RECEIVER_FILE: &str = "dev-receiver.json";
 /// How long running attempts get at the end: nobody wants to wait for a receiver that was told to hang.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -129,11 +126,13 @@ async fn dev(
     ready_file: Option<ReadyFile>,
     stop: Stop,
 ) -> Result<(), Failure> {
-    let receiver = Receiver::start(last_port(data.path()))
+    let receiver = Receiver::start()
         .await
         .map_err(|error| Failure::because("the receiver cannot listen on 127.0.0.1", &error))?;
     let options = ServerOptions {
         dev_guard: Some(DevGuard::default()),
+        // What is owed from the last time goes to the new receiver, not to whoever listens at the old one's address.
+        starts_held: true,
     };
     let server = Server::bind(config, options).await.map_err(|error| {
         failed(
@@ -141,7 +140,6 @@ async fn dev(
             "choose another with --listen, such as --listen 127.0.0.1:0",
         )
     })?;
-    note_port(data.path(), receiver.port());
     let demo = Demo {
         local_url: format!("http://{}", server.local_addr()),
         public_url: server.public_url().to_owned(),
@@ -187,6 +185,9 @@ impl Demo {
             Err(Failed::Because(failure)) => return Err(failure),
             Ok(topic) => topic,
         };
+        if self.handle.start_deliveries().await.is_err() {
+            return Ok(());
+        }
         self.greet(data, &topic);
         if let Some(file) = ready_file {
             file.write(&self.ready(&topic))?;
@@ -288,11 +289,10 @@ impl Demo {
         mut typed: mpsc::Receiver<Key>,
         stop: &Stop,
     ) {
-        let clock = SystemClock::new(Timestamp::ZERO);
         loop {
             tokio::select! {
                 note = attempts.next() => match note {
-                    Some(note) => line(&attempt_line::text(&note, clock.now().timestamp)),
+                    Some(note) => line(&attempt_line::text(&note)),
                     None => return,
                 },
                 Some(key) = typed.recv() => self.obey(key, stop),
@@ -334,23 +334,5 @@ impl From<HandleError> for Failed {
             HandleError::Stopped => Self::Stopped,
             other => Self::Because(Failure::because("cannot declare the demo", &other)),
         }
-    }
-}
-
-/// The port of the receiver before, if it was noted.
-fn last_port(data: &Path) -> Option<u16> {
-    let text = std::fs::read(data.join(RECEIVER_FILE)).ok()?;
-    let json: Value = serde_json::from_slice(&text).ok()?;
-    json["port"]
-        .as_u64()
-        .and_then(|port| u16::try_from(port).ok())
-        .filter(|port| *port != 0)
-}
-
-/// Notes the receiver's port for the next start. Without the note, that start takes another port.
-fn note_port(data: &Path, port: u16) {
-    let text = json!({ "port": port }).to_string();
-    if let Err(error) = std::fs::write(data.join(RECEIVER_FILE), text) {
-        tracing::warn!(%error, "the receiver's port is not noted");
     }
 }

@@ -113,7 +113,7 @@ fn an_event_is_delivered_retried_at_its_slot_and_kept_through_sigkill() {
         (&first["deliveryCount"], &first["status"]),
         (&json!(0), &json!(200))
     );
-    let line = server.line("attempt 1", |line| line.contains("attempt 1: success "));
+    let line = server.line("attempt 1", |line| line.contains("attempt 1: 200 "));
     assert!(line.ends_with("; delivered"), "{line}");
 
     switch(&server, 503);
@@ -195,7 +195,7 @@ fn the_attempt_after_sigkill_has_the_right_count() {
     );
     let line = server.line("the delivery", |line| line.contains("event 1 "));
     assert!(
-        line.contains(&format!("attempt {}: success ", count + 1)),
+        line.contains(&format!("attempt {}: 200 ", count + 1)),
         "{line}"
     );
     until("the end of it", || {

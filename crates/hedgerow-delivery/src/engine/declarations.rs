@@ -29,10 +29,11 @@ use crate::runner::Runner;
 #[derive(Default)]
 pub(super) struct Declarations {
     /// Waits for its record to be durable: what to do then.
-    under_way: Option<(u64, Box<dyn FnOnce(&Engine) + Send>)>,
+    under_way: Option<(u64, Answered)>,
     waiting: VecDeque<Command>,
 }
 
+/// Answers who asked for a change, once it holds.
 type Answered = Box<dyn FnOnce(&Engine) + Send>;
 
 impl Engine {
@@ -56,6 +57,10 @@ impl Engine {
             }
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
+            }
+            Command::StartDeliveries { answer } => {
+                self.release();
+                reply(answer, Ok(()));
             }
             change => {
                 self.declarations.waiting.push_back(change);
@@ -130,6 +135,7 @@ impl Engine {
             | Command::Topic { .. }
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
+            | Command::StartDeliveries { .. }
             | Command::TerminalRecords { .. } => None,
         }
     }
@@ -360,7 +366,7 @@ impl Engine {
                 self.endpoints.release(&runner.plan.target, credit, neutral);
             }
         }
-        runner.abort_late_exchanges();
+        runner.end_all_late();
         self.endpoints.leave(&runner.plan.target, id);
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
             reader.subscriptions.remove(&id);

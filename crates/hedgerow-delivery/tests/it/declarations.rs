@@ -148,3 +148,29 @@ async fn a_delivery_carries_its_headers_and_its_data() {
         seen[1].headers["aeg-output-event-id"]
     );
 }
+
+/// Whoever starts the server may declare things anew before anything is attempted.
+#[tokio::test(start_paused = true)]
+async fn a_held_start_attempts_nothing_until_it_is_released() {
+    let mut world = World::new(|_, _| Meet::status(500)).await;
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    world.stop().await;
+    world.settings.starts_held = true;
+    world.start();
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(40)).await;
+    assert_eq!(world.seen().len(), 1, "the attempt before the stop");
+    world
+        .handle
+        .ask(|answer| Command::StartDeliveries { answer })
+        .await
+        .unwrap();
+    world.settle().await;
+    assert_eq!(world.seen().len(), 2);
+}

@@ -128,3 +128,33 @@ async fn the_oldest_late_exchange_makes_room() {
     world.sleep_until(published + seconds(55)).await;
     assert_eq!(world.info("orders", "the-sub").await.counters.delivered, 1);
 }
+
+/// ED-180: the cap over all subscriptions counts the exchanges that are open, not those that were.
+#[tokio::test(start_paused = true)]
+async fn closed_exchanges_take_no_room() {
+    let mut settings = settings();
+    settings.late_exchanges_max = 2;
+    let meet = |id: &str, attempt| match (id, attempt) {
+        ("early", 0) => Meet::late(500, 40),
+        ("early", _) => Meet::status(200),
+        (_, 0) => Meet::late(200, 50),
+        _ => Meet::Silence,
+    };
+    let world = World::with_settings(settings, meet).await;
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let published = world.begun.elapsed();
+    world.publish(topic, &["early"]).await;
+    world.sleep_until(published + seconds(41)).await;
+    world.publish(topic, &["e1", "e2", "e3"]).await;
+    world.sleep_until(published + seconds(41 + 51)).await;
+    let delivered = world.info("orders", "the-sub").await.counters.delivered;
+    assert_eq!(
+        delivered,
+        1 + 2,
+        "the oldest of three made room, the one that closed before took none"
+    );
+}

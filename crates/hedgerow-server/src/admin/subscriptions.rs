@@ -1,20 +1,21 @@
 //! Event subscriptions: what they want, and how they are doing.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
 use hedgerow_core::spec::{SubscriptionSpec, Warning};
 use hedgerow_delivery::command::{Command, SubscriptionInfo};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::extract::Names;
 use super::json_body;
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
 pub async fn put(
     State(app): State<SharedApp>,
-    Path((topic, name)): Path<(String, String)>,
+    Names((topic, name)): Names<(String, String)>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: SubscriptionName = name.parse()?;
@@ -37,6 +38,9 @@ pub async fn put(
         answer,
     };
     let (info, is_new) = engine.ask(put).await?;
+    let (topic, subscription) = (&info.topic_name, &info.subscription.name);
+    let change = if is_new { "created" } else { "declared again" };
+    tracing::info!(topic, %subscription, "event subscription {change}");
     let mut json = shown(&info);
     if !checked.warnings.is_empty() {
         json["warnings"] = checked.warnings.iter().map(shown_warning).collect();
@@ -51,7 +55,7 @@ pub async fn put(
 
 pub async fn list(
     State(app): State<SharedApp>,
-    Path(topic): Path<String>,
+    Names(topic): Names<String>,
 ) -> Result<Json<Value>, ApiError> {
     let list = app
         .engine()?
@@ -63,7 +67,7 @@ pub async fn list(
 
 pub async fn get(
     State(app): State<SharedApp>,
-    Path((topic, name)): Path<(String, String)>,
+    Names((topic, name)): Names<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
     let info = app
         .engine()?
@@ -78,8 +82,9 @@ pub async fn get(
 
 pub async fn delete(
     State(app): State<SharedApp>,
-    Path((topic, name)): Path<(String, String)>,
+    Names((topic, name)): Names<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
+    let (of, subscription) = (topic.clone(), name.clone());
     app.engine()?
         .ask(|answer| Command::DeleteSubscription {
             topic,
@@ -87,6 +92,7 @@ pub async fn delete(
             answer,
         })
         .await?;
+    tracing::info!(topic = of, subscription, "event subscription deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,11 +3,12 @@
 use std::str::FromStr;
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use hedgerow_delivery::command::{Command, TerminalQuery};
 use hedgerow_store::view::TerminalRecord;
 use serde_json::{Value, json};
 
+use super::extract::Parameters;
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -16,12 +17,9 @@ const LIMIT_DEFAULT: usize = 100;
 /// Records of a page at most.
 const LIMIT_MAX: usize = 1000;
 
-/// The parameters of the query, in their order.
-type Parameters = Vec<(String, String)>;
-
 pub async fn list(
     State(app): State<SharedApp>,
-    Query(parameters): Query<Parameters>,
+    Parameters(parameters): Parameters,
 ) -> Result<Json<Value>, ApiError> {
     let query = query(parameters)?;
     let page = app
@@ -38,7 +36,7 @@ pub async fn list(
     ))
 }
 
-fn query(parameters: Parameters) -> Result<TerminalQuery, ApiError> {
+fn query(parameters: Vec<(String, String)>) -> Result<TerminalQuery, ApiError> {
     let mut query = TerminalQuery {
         limit: LIMIT_DEFAULT,
         ..TerminalQuery::default()

@@ -1,7 +1,7 @@
 //! Topics and their keys.
 
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use hedgerow_core::name::TopicName;
 use hedgerow_core::spec::TopicSpec;
 use hedgerow_delivery::command::{Command, KeyName};
@@ -9,6 +9,7 @@ use hedgerow_store::catalog::{Topic, TopicKeys};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::extract::Names;
 use super::json_body;
 use crate::error::ApiError;
 use crate::public_url::PublicUrl;
@@ -16,7 +17,7 @@ use crate::state::SharedApp;
 
 pub async fn put(
     State(app): State<SharedApp>,
-    Path(name): Path<String>,
+    Names(name): Names<String>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: TopicName = name.parse()?;
@@ -25,6 +26,9 @@ pub async fn put(
     let (topic, is_new) = engine
         .ask(|answer| Command::PutTopic { name, spec, answer })
         .await?;
+    if is_new {
+        tracing::info!(topic = %topic.name, "topic created");
+    }
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -47,7 +51,7 @@ pub async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, ApiError>
 
 pub async fn get(
     State(app): State<SharedApp>,
-    Path(name): Path<String>,
+    Names(name): Names<String>,
 ) -> Result<Json<Value>, ApiError> {
     let topic = app
         .engine()?
@@ -58,17 +62,19 @@ pub async fn get(
 
 pub async fn delete(
     State(app): State<SharedApp>,
-    Path(name): Path<String>,
+    Names(name): Names<String>,
 ) -> Result<StatusCode, ApiError> {
+    let topic = name.clone();
     app.engine()?
         .ask(|answer| Command::DeleteTopic { name, answer })
         .await?;
+    tracing::info!(topic, "topic deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub async fn list_keys(
     State(app): State<SharedApp>,
-    Path(name): Path<String>,
+    Names(name): Names<String>,
 ) -> Result<Json<Value>, ApiError> {
     let topic = app
         .engine()?
@@ -79,14 +85,16 @@ pub async fn list_keys(
 
 pub async fn regenerate_key(
     State(app): State<SharedApp>,
-    Path(name): Path<String>,
+    Names(name): Names<String>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let key = key_name(&json_body(&app, request).await?)?;
+    let topic = name.clone();
     let engine = app.engine()?;
     let keys = engine
         .ask(|answer| Command::RegenerateKey { name, key, answer })
         .await?;
+    tracing::info!(topic, ?key, "key regenerated");
     Ok(Json(shown_keys(&keys)))
 }
 

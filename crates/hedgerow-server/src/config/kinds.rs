@@ -376,7 +376,7 @@ fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted += &format!("\\u{:04X}", u32::from(c)),
+            c if c.is_control() => quoted.extend([format!("\\u{:04X}", u32::from(c))]),
             c => quoted.push(c),
         }
     }

@@ -141,6 +141,11 @@ pub const SETTINGS: &[Setting] = &[
         Size::<usize>::new(0..=16 * MIB),
         client.body_bytes_max
     ),
+    setting!(
+        "delivery.response_excerpt_bytes_max",
+        Size::<usize>::new(0..=MIB),
+        client.excerpt_bytes_max
+    ),
     setting!("delivery.response_body_time", TIME, client.body_time_max),
     setting!("retry.slots", Spans, engine.retry.slots),
     setting!("retry.repeat", TIME, engine.retry.repeat),

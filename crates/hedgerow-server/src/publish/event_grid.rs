@@ -54,7 +54,7 @@ pub async fn answer(
     match result {
         Ok(_) => Response::new(Full::default()),
         Err(refusal) => {
-            if !is_waiting_for_leave(request) {
+            if !refusal.closes() && !is_waiting_for_leave(request) {
                 body::discard(body);
             }
             let report = Report {

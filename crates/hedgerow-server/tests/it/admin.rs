@@ -140,6 +140,7 @@ async fn the_default_response_timeout_is_a_setting() {
 }
 
 /// Method, path, body; status, code, and a part of the message.
+#[allow(clippy::too_many_lines)] // A table.
 #[tokio::test]
 async fn refusals_say_what_is_wrong() {
     let server = TestServer::start().await;

@@ -10,6 +10,7 @@ async fn foreign_hosts_and_origins_are_refused() {
     let data = tempfile::tempdir().unwrap();
     let options = ServerOptions {
         dev_guard: Some(DevGuard::default()),
+        ..ServerOptions::default()
     };
     let server = TestServer::run(config(data.path()), options).await;
     let key = server.topic("demo").await;

@@ -1,6 +1,8 @@
 //! The server from outside: real requests over loopback, a real store in a temporary directory, a receiver that does
 //! what a test says.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
 mod admin;
 mod config;
 mod delivery;

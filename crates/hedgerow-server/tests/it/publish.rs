@@ -39,11 +39,11 @@ fn chunked(path: &str, key: &str, body: &str) -> Vec<u8> {
         "POST {path} HTTP/1.1\r\nhost: x\r\naeg-sas-key: {key}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     );
     for part in body.as_bytes().chunks(100_000) {
-        text.push_str(&format!(
+        text.extend([format!(
             "{:x}\r\n{}\r\n",
             part.len(),
             std::str::from_utf8(part).unwrap()
-        ));
+        )]);
     }
     text.push_str("0\r\n\r\n");
     text.into_bytes()
@@ -160,11 +160,11 @@ async fn credentials_are_checked_before_size_and_content() {
 async fn keys_come_in_header_or_query_and_can_be_rotated() {
     let server = TestServer::start().await;
     let key1 = server.topic("orders").await;
-    let keys = server
+    let both = server
         .admin("POST", "/api/v1/topics/orders/listKeys", Value::Null)
         .await
         .json();
-    let key2 = keys["key2"].as_str().unwrap().to_owned();
+    let key2 = both["key2"].as_str().unwrap().to_owned();
     let status = async |query: &str, header: Option<&str>| {
         let mut request = Request::post(format!("/orders/api/events{query}"));
         if let Some(key) = header {

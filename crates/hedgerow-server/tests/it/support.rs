@@ -22,10 +22,12 @@ use tokio::task::JoinHandle;
 
 /// Settings for tests: any free port, loopback receivers, small files, retries within moments.
 pub fn config(data: &Path) -> Config {
-    let mut config = Config::default();
-    config.listen = "127.0.0.1:0".parse().unwrap();
-    data.clone_into(&mut config.data);
-    config.allow_networks = vec!["127.0.0.0/8".parse().unwrap()];
+    let mut config = Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        data: data.to_owned(),
+        allow_networks: vec!["127.0.0.0/8".parse().unwrap()],
+        ..Config::default()
+    };
     config.store.segment_bytes = 4 << 20;
     config.store.bytes_max = 64 << 20;
     config.store.disk_reserve_bytes = 0;
@@ -47,7 +49,7 @@ pub struct TestServer {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), ServerError>>,
     /// Goes with the server, if it is the server's own.
-    _data: Option<TempDir>,
+    data: Option<TempDir>,
 }
 
 impl TestServer {
@@ -60,7 +62,7 @@ impl TestServer {
         let mut config = config(data.path());
         change(&mut config);
         let mut server = Self::run(config, ServerOptions::default()).await;
-        server._data = Some(data);
+        server.data = Some(data);
         server
     }
 
@@ -77,7 +79,7 @@ impl TestServer {
             handle,
             stop,
             running,
-            _data: None,
+            data: None,
         }
     }
 
@@ -88,7 +90,7 @@ impl TestServer {
     }
 
     pub async fn stop_and_wait(self) {
-        let data = self._data;
+        let data = self.data;
         self.stop.send(()).unwrap();
         self.running.await.unwrap().unwrap();
         drop(data);

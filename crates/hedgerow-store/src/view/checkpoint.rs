@@ -29,6 +29,7 @@ const RAISED_FLOORS_MAX: usize = 256;
 /// Catalog files that are kept.
 const CATALOG_FILES_KEPT: usize = 4;
 const CATALOG_DIRECTORY: &str = "catalog";
+const CATALOG_ENDING: &str = ".json";
 
 /// A view that is being written down: everything folded up to its mark.
 pub struct Checkpoint {
@@ -73,8 +74,8 @@ impl View {
         disk: &dyn Disk,
         options: ViewOptions,
     ) -> Result<Self, StoreError> {
-        let mut view = Self::empty(Arc::clone(&table), options);
-        let Some(stamp) = table.get(Space::State, STAMP_KEY)? else {
+        let mut view = Self::empty(table, options);
+        let Some(stamp) = view.layers.table().get(Space::State, STAMP_KEY)? else {
             return Ok(view);
         };
         let stamp: StampRow = rows::decode(&stamp)?;
@@ -309,7 +310,7 @@ fn all_rows(table: &dyn Table, space: Space) -> Result<Vec<Row>, StoreError> {
 }
 
 fn catalog_path(revision: u64) -> String {
-    format!("{CATALOG_DIRECTORY}/{revision:016}.json")
+    format!("{CATALOG_DIRECTORY}/{revision:016}{CATALOG_ENDING}")
 }
 
 fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), StoreError> {
@@ -330,7 +331,8 @@ fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), Stor
     disk.sync_dir(CATALOG_DIRECTORY).map_err(io)?;
     let mut names = disk.list(CATALOG_DIRECTORY).map_err(io)?;
     names.retain(|name| {
-        name.ends_with(".json") && format!("{CATALOG_DIRECTORY}/{name}") <= catalog_path(revision)
+        name.ends_with(CATALOG_ENDING)
+            && format!("{CATALOG_DIRECTORY}/{name}") <= catalog_path(revision)
     });
     names.sort();
     let surplus = names.len().saturating_sub(CATALOG_FILES_KEPT);

@@ -100,7 +100,7 @@ impl MemoryTable {
             MemoryInner::apply(&mut trees, batch);
         }
         inner.unpersisted.clear();
-        inner.persisted = trees.clone();
+        inner.persisted.clone_from(&trees);
         inner.now = trees;
     }
 
@@ -146,7 +146,8 @@ impl Table for MemoryTable {
     fn persist(&self) -> Result<(), StoreError> {
         let mut inner = self.lock();
         inner.unpersisted.clear();
-        inner.persisted = inner.now.clone();
+        let MemoryInner { now, persisted, .. } = &mut *inner;
+        persisted.clone_from(now);
         Ok(())
     }
 }

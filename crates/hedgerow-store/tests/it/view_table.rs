@@ -21,7 +21,7 @@ fn both_tables_answer_alike() {
             .collect();
         let rows = || {
             changes.iter().map(|(space, key, value)| -> RowChange<'_> {
-                (*space, key, value.as_ref().map(|value| value.as_slice()))
+                (*space, key, value.as_ref().map(<[u8; 8]>::as_slice))
             })
         };
         lsm.apply(&mut rows()).unwrap();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use hedgerow_core::time::Timestamp;
 use hedgerow_server::{AttemptNote, NoteNext};
 
 use super::DEMO;
@@ -11,10 +10,13 @@ use crate::output::printable;
 /// Signs of an event's id that are shown.
 const ID_LEN_MAX: usize = 64;
 
-/// The line. `now` is when the attempt ended.
-pub fn text(note: &AttemptNote, now: Timestamp) -> String {
+/// Signs of what went wrong that are shown.
+const DETAIL_LEN_MAX: usize = 160;
+
+/// The line.
+pub fn text(note: &AttemptNote) -> String {
     // Timestamps are written as `2030-01-02T03:04:05.0060000Z`.
-    let time = now.to_string();
+    let time = note.ended.to_string();
     let time = time.get(11..23).unwrap_or(&time);
     let id: String = printable(&note.event_id).chars().take(ID_LEN_MAX).collect();
     let of = if note.topic == DEMO && note.subscription == DEMO {
@@ -28,17 +30,21 @@ pub fn text(note: &AttemptNote, now: Timestamp) -> String {
             let outcome = outcome.map(|outcome| outcome.to_string());
             let status = (status != 0).then(|| status.to_string());
             let met: Vec<String> = status.into_iter().chain(outcome).collect();
-            let met = if met.is_empty() {
-                "success".to_owned()
-            } else {
-                met.join(" ")
-            };
-            format!("attempt {attempt}: {met} in {}", span(note.duration))
+            let detail = note.detail.as_deref().map(|detail| {
+                let detail: String = printable(detail).chars().take(DETAIL_LEN_MAX).collect();
+                format!(" ({detail})")
+            });
+            let detail = detail.unwrap_or_default();
+            format!(
+                "attempt {attempt}: {}{detail} in {}",
+                met.join(" "),
+                span(note.duration)
+            )
         }
     };
     let next = match note.next {
         NoteNext::Delivered => "delivered".to_owned(),
-        NoteNext::Due(due) => format!("retry in {}", span(rounded(due.since(now)))),
+        NoteNext::Due(due) => format!("retry in {}", span(rounded(due.since(note.ended)))),
         NoteNext::Dead(reason) => format!("given up: {reason}"),
     };
     format!("{time}Z  event {id}{of}  {met}; {next}")
@@ -70,6 +76,7 @@ fn span(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+    use hedgerow_core::time::Timestamp;
 
     use super::*;
 
@@ -83,6 +90,8 @@ mod tests {
             attempt: 2,
             outcome: None,
             status: 200,
+            detail: None,
+            ended: NOW,
             duration: Duration::from_millis(3),
             next: NoteNext::Delivered,
         }
@@ -99,6 +108,7 @@ mod tests {
         let timed_out = AttemptNote {
             outcome: Some(Outcome::TimedOut),
             status: 0,
+            detail: Some("no answer in 30s".to_owned()),
             duration: Duration::from_millis(30_020),
             next: NoteNext::Due(NOW.plus(Duration::from_secs(300))),
             ..note()
@@ -111,22 +121,18 @@ mod tests {
         };
         let rows = [
             (note(), "attempt 2: 200 in 3 ms; delivered"),
-            (
-                AttemptNote {
-                    status: 0,
-                    ..note()
-                },
-                "attempt 2: success in 3 ms; delivered",
-            ),
             (busy, "attempt 2: 503 Busy in 3 ms; retry in 30 s"),
-            (timed_out, "attempt 2: TimedOut in 30.0 s; retry in 5 min"),
+            (
+                timed_out,
+                "attempt 2: TimedOut (no answer in 30s) in 30.0 s; retry in 5 min",
+            ),
             (
                 expired,
                 "demo -> other  no attempt; given up: TimeToLiveExceeded",
             ),
         ];
         for (note, end) in rows {
-            let line = text(&note, NOW);
+            let line = text(&note);
             assert!(
                 line.starts_with("03:04:05.006Z  event 1 ") && line.ends_with(end),
                 "{line}"

@@ -147,14 +147,9 @@ struct State {
 }
 
 impl Receiver {
-    /// Begins to listen on loopback: on `port` if it is free, otherwise on any.
-    pub async fn start(port: Option<u16>) -> std::io::Result<Self> {
-        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listener = match TcpListener::bind(at(port.unwrap_or(0))).await {
-            Ok(listener) => listener,
-            Err(_) if port.is_some() => TcpListener::bind(at(0)).await?,
-            Err(error) => return Err(error),
-        };
+    /// Begins to listen on loopback, on any free port.
+    pub async fn start() -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let state = State {
             answer: Answer::status(StatusCode::OK),
@@ -173,11 +168,6 @@ impl Receiver {
     /// Its address as a URL, without a path.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
-    }
-
-    /// Where it listens.
-    pub fn port(&self) -> u16 {
-        self.address.port()
     }
 
     /// What it answers now.

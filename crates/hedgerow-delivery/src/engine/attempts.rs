@@ -1,0 +1,284 @@
+//! Starting and ending attempts: which delivery is next, what a stop, a change or a crash does to those in flight.
+//!
+//! A start is queued for the log before the request's first byte; nobody waits for it (design D5).
+
+use std::sync::Arc;
+
+use hedgerow_core::credit::Signal;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
+use hedgerow_core::time::{Now, Timestamp};
+use hedgerow_store::StoreError;
+use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
+use hedgerow_store::view::{DueDelivery, FIRST_IN_FLIGHT};
+
+use super::Engine;
+use crate::attempt::{self, Job, Report, ReportKind};
+use crate::runner::{Flight, Next};
+
+/// A delivery that ends undelivered.
+pub(super) struct Ending {
+    pub(super) key: DeliveryKey,
+    /// The row it stands under; `None` if it was never begun.
+    pub(super) row: Option<Timestamp>,
+    pub(super) reason: DeadLetterReason,
+    pub(super) progress: Option<Progress>,
+}
+
+impl Engine {
+    /// Lets a subscription stand in line if it has something to deliver now.
+    pub(super) fn queue_if_ready(&mut self, id: SubscriptionId) {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        let may_start = runner.unsettled_successes < self.settings.unsettled_successes_max;
+        let may_start = may_start && !self.is_stopping && !self.is_held;
+        if !runner.is_queued && may_start && runner.has_next(now) {
+            runner.is_queued = true;
+            self.endpoints.queue(&runner.plan.target, id);
+        }
+    }
+
+    /// Lets deliveries begin.
+    pub(super) fn release(&mut self) {
+        self.is_held = false;
+        let mut ids: Vec<_> = self.runners.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.queue_if_ready(id);
+        }
+    }
+
+    /// Starts attempts until nobody may start one.
+    pub(super) fn start_attempts(&mut self) -> Result<(), StoreError> {
+        while !self.is_stopping && self.credits.len() < self.settings.attempts_max {
+            let Some((id, credit)) = self.endpoints.next_turn() else {
+                break;
+            };
+            let now = self.clock.now();
+            let Some(runner) = self.runners.get_mut(&id) else {
+                continue;
+            };
+            runner.is_queued = false;
+            let plan = Arc::clone(&runner.plan);
+            let Some(next) = runner.take_next(now.timestamp) else {
+                self.endpoints
+                    .release(&plan.target, credit, Signal::Neutral);
+                continue;
+            };
+            // What became due while the server was away is due now (ED-208), and judged by that time.
+            let due = retry::after_restart(next.due, self.began.max(next.published));
+            // Reading an expired event takes the turn's credit too: so that is bounded as attempts are.
+            self.credits.insert((id, next.seq), credit);
+            if retry::is_expired(&plan.policy, next.published, due) {
+                self.expire(id, &next);
+            } else {
+                self.start(id, &next, now)?;
+            }
+            self.queue_if_ready(id);
+            self.plan_wake(id)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, id: SubscriptionId, next: &Next, now: Now) -> Result<(), StoreError> {
+        let progress = match next.progress {
+            Some(before) => Progress {
+                attempts: before.attempts + 1,
+                last_attempt: now.timestamp,
+                ..before
+            },
+            None => Progress {
+                published: next.published,
+                attempts: 1,
+                first_attempt: now.timestamp,
+                last_attempt: now.timestamp,
+                last_outcome: Outcome::Delivering,
+                last_status: 0,
+                crashes: 0,
+                crash_epoch: 0,
+            },
+        };
+        let replaces_due = next.progress.is_some().then_some(next.due);
+        let delivery = StartedDelivery {
+            seq: next.seq,
+            replaces_due,
+            progress,
+        };
+        self.store.journal(Record::Started(Started {
+            subscription: id,
+            deliveries: vec![delivery],
+        }))?;
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        let job = Job {
+            key: DeliveryKey {
+                subscription: id,
+                seq: next.seq,
+            },
+            topic: runner.topic,
+            attempt: progress.attempts,
+            plan: Arc::clone(&runner.plan),
+            started: now,
+        };
+        let attempt = attempt::run(Arc::clone(&self.context), job, self.report_to.clone());
+        let abort = self.spawner.spawn(attempt).abort_handle();
+        runner.take_off(
+            next.seq,
+            Flight {
+                is_attempt: true,
+                progress: Some(progress),
+                row: Some(IN_FLIGHT),
+                is_settled: false,
+                abort,
+            },
+        );
+        Ok(())
+    }
+
+    /// Ends a delivery whose time to live had passed when it was due (ED-203).
+    fn expire(&mut self, id: SubscriptionId, next: &Next) {
+        self.end_after_reading(&Ending {
+            key: DeliveryKey {
+                subscription: id,
+                seq: next.seq,
+            },
+            row: next.progress.map(|_| next.due),
+            reason: DeadLetterReason::TimeToLiveExceeded,
+            progress: next.progress,
+        });
+    }
+
+    /// Ends a delivery without another attempt. Its event is read first: the terminal record names it.
+    fn end_after_reading(&mut self, ending: &Ending) {
+        let Ending { key, reason, .. } = *ending;
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return;
+        };
+        let position = Position {
+            topic: runner.topic,
+            seq: key.seq,
+        };
+        let (store, reports) = (Arc::clone(&self.store), self.report_to.clone());
+        let task = self.spawner.spawn(async move {
+            let kind = match attempt::read(&store, position).await {
+                Ok(event) => ReportKind::ReadToEnd { reason, event },
+                Err(error) => ReportKind::Unreadable(error),
+            };
+            // The engine may be gone; then the delivery is found again after the restart.
+            let _ = reports.send(Report { key, kind }).await;
+        });
+        let flight = Flight {
+            is_attempt: false,
+            progress: ending.progress,
+            row: ending.row,
+            is_settled: false,
+            abort: task.abort_handle(),
+        };
+        runner.take_off(key.seq, flight);
+    }
+
+    /// What stood in flight when the server ended has an attempt without a recorded end (ED-207).
+    pub(super) fn take_up_in_flight(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let rows = self.view.due(id, FIRST_IN_FLIGHT, IN_FLIGHT, usize::MAX)?;
+        for DueDelivery { seq, progress, .. } in rows {
+            let crashes = self.view.crashes_with_this_one(&progress);
+            let attempt = CrashedAttempt {
+                attempts: progress.attempts,
+                started: progress.last_attempt,
+                crashes,
+                now: self.began,
+            };
+            let policy = self.policy(id);
+            let (next, outcome) = retry::after_crash(&self.settings.retry, &policy, &attempt);
+            let progress = Progress {
+                last_outcome: outcome,
+                last_status: 0,
+                crashes,
+                crash_epoch: self.epoch,
+                ..progress
+            };
+            let key = DeliveryKey {
+                subscription: id,
+                seq,
+            };
+            self.end_without_outcome(key, next, progress)?;
+        }
+        Ok(())
+    }
+
+    /// Records what follows an attempt in flight that has no outcome of its own.
+    fn end_without_outcome(
+        &mut self,
+        key: DeliveryKey,
+        next: retry::Next,
+        progress: Progress,
+    ) -> Result<(), StoreError> {
+        match next {
+            retry::Next::Due(due) => self.journal_due(key, due, progress)?,
+            retry::Next::Dead(reason) => {
+                let row = Some(IN_FLIGHT);
+                self.end_after_reading(&Ending {
+                    key,
+                    row,
+                    reason,
+                    progress: Some(progress),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what runs with `outcome`: because the server stops (ED-189), or the subscription changed.
+    pub(super) fn abort_flights(
+        &mut self,
+        id: SubscriptionId,
+        outcome: Outcome,
+    ) -> Result<(), StoreError> {
+        let now = self.now();
+        let policy = self.policy(id);
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        let plan = Arc::clone(&runner.plan);
+        for (seq, flight) in runner.land_all() {
+            if !flight.is_attempt {
+                // Its event is being read for its terminal record; that ends soon.
+                self.put_back(id, seq, flight);
+                continue;
+            }
+            flight.abort.abort();
+            if let Some(credit) = self.credits.remove(&(id, seq)) {
+                self.endpoints
+                    .release(&plan.target, credit, Signal::Neutral);
+            }
+            let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
+                continue;
+            };
+            let progress = Progress {
+                last_outcome: outcome,
+                last_status: 0,
+                ..progress
+            };
+            let next = retry::after_abort(&policy, progress.attempts, now);
+            self.end_without_outcome(
+                DeliveryKey {
+                    subscription: id,
+                    seq,
+                },
+                next,
+                progress,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn put_back(&mut self, id: SubscriptionId, seq: u64, flight: Flight) {
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.take_off(seq, flight);
+        }
+    }
+}

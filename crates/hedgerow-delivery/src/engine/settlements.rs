@@ -1,0 +1,376 @@
+//! What became of attempts: each report is judged by the rules, and what it means is queued for the log. It counts when it
+//! comes back as a durable record (`observe_…`); a retry is put among the due ones then, and not before (ED-207).
+
+use std::sync::Arc;
+
+use hedgerow_core::credit::Signal;
+use hedgerow_core::outcome::{DeadLetterReason, Verdict, classify};
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::retry::{self, DeliveryKey, FailedAttempt};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::record::{
+    Dead, Failed, FailedDelivery, IN_FLIGHT, Progress, Record, Settled, SettledHow, dead_text,
+    unpack_event,
+};
+use hedgerow_store::{StoreError, StoredEvent};
+
+use super::Engine;
+use super::attempts::Ending;
+use crate::attempt::{AttemptEnd, ReportKind};
+use crate::note::{AttemptNote, NoteNext};
+use crate::plan::Plan;
+use crate::runner::{Flight, LateExchange};
+
+/// Notes of late exchanges that are kept beyond twice the cap, so that forgetting them is rare.
+const LATE_ORDER_SLACK: usize = 1024;
+
+impl Engine {
+    /// Takes what became of an attempt.
+    pub(super) fn delivery_report(
+        &mut self,
+        key: DeliveryKey,
+        kind: ReportKind,
+    ) -> Result<(), StoreError> {
+        match kind {
+            ReportKind::Ended { end, stays_open } => self.attempt_ended(key, &end, stays_open),
+            ReportKind::LateSuccess(end) => self.late_success(key, &end),
+            ReportKind::LateClosed { attempt } => {
+                if let Some(runner) = self.runners.get_mut(&key.subscription) {
+                    runner.close_late(key.seq, attempt);
+                }
+                Ok(())
+            }
+            ReportKind::ReadToEnd { reason, event } => self.read_to_end(key, reason, &event),
+            ReportKind::Unreadable(error) => Err(error),
+        }
+    }
+
+    fn attempt_ended(
+        &mut self,
+        key: DeliveryKey,
+        end: &AttemptEnd,
+        stays_open: bool,
+    ) -> Result<(), StoreError> {
+        // A subscription that is gone, or was pointed elsewhere, has landed its flights already.
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return Ok(());
+        };
+        let plan = Arc::clone(&runner.plan);
+        let Some(flight) = runner.land_attempt(key.seq, end.attempt) else {
+            return Ok(());
+        };
+        let verdict = classify(
+            plan.kind,
+            &end.met,
+            &plan.overrides,
+            &self.settings.retry.floors,
+        );
+        self.return_credit(key, &plan, Signal::of(verdict.outcome()));
+        let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
+            return self.look_again(key.subscription);
+        };
+        let next = self.settle(key, &verdict, progress, end)?;
+        if let (true, NoteNext::Due(due)) = (stays_open, next) {
+            self.keep_open(key, end.attempt, flight, due);
+        } else if stays_open {
+            // The delivery is final: nobody waits for a late success.
+            flight.abort.abort();
+        }
+        self.tell(&AttemptNote::of_attempt(
+            &plan,
+            end,
+            verdict.outcome(),
+            next,
+        ));
+        self.look_again(key.subscription)
+    }
+
+    fn read_to_end(
+        &mut self,
+        key: DeliveryKey,
+        reason: DeadLetterReason,
+        event: &StoredEvent,
+    ) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return Ok(());
+        };
+        let plan = Arc::clone(&runner.plan);
+        let flight = runner.land(key.seq);
+        self.return_credit(key, &plan, Signal::Neutral);
+        let Some(flight) = flight.filter(|flight| !flight.is_settled) else {
+            return self.look_again(key.subscription);
+        };
+        let now = self.now();
+        let ending = Ending {
+            key,
+            row: flight.row,
+            reason,
+            progress: flight.progress,
+        };
+        self.journal_dead(&ending, now, event)?;
+        self.tell(&AttemptNote::without_attempt(&plan, event, now, reason));
+        self.look_again(key.subscription)
+    }
+
+    /// A success that came after its timeout (ED-178). A retry that is in flight is left to finish; its result decides
+    /// nothing.
+    fn late_success(&mut self, key: DeliveryKey, end: &AttemptEnd) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return Ok(());
+        };
+        let plan = Arc::clone(&runner.plan);
+        let Some(row) = runner.settle_late(key.seq, end.attempt) else {
+            return Ok(());
+        };
+        self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
+        self.tell(&AttemptNote::of_attempt(
+            &plan,
+            end,
+            None,
+            NoteNext::Delivered,
+        ));
+        self.look_again(key.subscription)
+    }
+
+    /// Logs a line, and tells observers.
+    fn tell(&self, note: &AttemptNote) {
+        note.log(self.now());
+        // Nobody may be listening.
+        let _ = self.notes.send(note.clone());
+    }
+
+    fn return_credit(&mut self, key: DeliveryKey, plan: &Plan, signal: Signal) {
+        if let Some(credit) = self.credits.remove(&(key.subscription, key.seq)) {
+            self.endpoints.release(&plan.target, credit, signal);
+        }
+    }
+
+    fn look_again(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        self.queue_if_ready(id);
+        self.plan_wake(id)
+    }
+
+    /// Records what an attempt's verdict means for its delivery.
+    fn settle(
+        &mut self,
+        key: DeliveryKey,
+        verdict: &Verdict,
+        progress: Progress,
+        end: &AttemptEnd,
+    ) -> Result<NoteNext, StoreError> {
+        match *verdict {
+            Verdict::Success => {
+                self.journal_delivered(key, IN_FLIGHT, SettledHow::Delivered)?;
+                Ok(NoteNext::Delivered)
+            }
+            Verdict::Retry {
+                outcome,
+                status,
+                floor,
+                retry_after,
+            } => {
+                let progress = Progress {
+                    last_outcome: outcome,
+                    last_status: status,
+                    ..progress
+                };
+                let failed = FailedAttempt {
+                    key,
+                    attempts: progress.attempts,
+                    first_attempt: progress.first_attempt,
+                    started: progress.last_attempt,
+                    ended: end.ended.timestamp,
+                    floor,
+                    retry_after,
+                    hold_until: None,
+                };
+                let policy = self.policy(key.subscription);
+                let next = retry::after_failure(&self.settings.retry, &policy, &failed);
+                self.journal_failed(key, next, progress, end)
+            }
+            Verdict::Final {
+                outcome,
+                status,
+                reason,
+            } => {
+                let progress = Progress {
+                    last_outcome: outcome,
+                    last_status: status,
+                    ..progress
+                };
+                self.journal_failed(key, retry::Next::Dead(reason), progress, end)
+            }
+        }
+    }
+
+    pub(super) fn policy(&self, id: SubscriptionId) -> retry::RetryPolicy {
+        self.runners
+            .get(&id)
+            .map_or_else(Default::default, |runner| runner.plan.policy)
+    }
+
+    fn journal_delivered(
+        &mut self,
+        key: DeliveryKey,
+        row: Timestamp,
+        how: SettledHow,
+    ) -> Result<(), StoreError> {
+        let deliveries = vec![(key.seq, row)];
+        let settled = Settled {
+            subscription: key.subscription,
+            deliveries,
+            how,
+        };
+        self.store.journal(Record::Settled(settled))?;
+        if let Some(runner) = self.runners.get_mut(&key.subscription) {
+            runner.unsettled_successes += 1;
+            runner.end_late(key.seq);
+        }
+        Ok(())
+    }
+
+    /// Records the end of an attempt in flight that was no success.
+    fn journal_failed(
+        &mut self,
+        key: DeliveryKey,
+        next: retry::Next,
+        progress: Progress,
+        end: &AttemptEnd,
+    ) -> Result<NoteNext, StoreError> {
+        match next {
+            retry::Next::Due(due) => {
+                self.journal_due(key, due, progress)?;
+                Ok(NoteNext::Due(due))
+            }
+            retry::Next::Dead(reason) => {
+                let ending = Ending {
+                    key,
+                    row: Some(IN_FLIGHT),
+                    reason,
+                    progress: Some(progress),
+                };
+                self.journal_dead(&ending, end.ended.timestamp, &end.event)?;
+                Ok(NoteNext::Dead(reason))
+            }
+        }
+    }
+
+    /// Records that a delivery in flight is due again.
+    pub(super) fn journal_due(
+        &mut self,
+        key: DeliveryKey,
+        due: Timestamp,
+        progress: Progress,
+    ) -> Result<(), StoreError> {
+        let deliveries = vec![FailedDelivery {
+            seq: key.seq,
+            due,
+            progress,
+        }];
+        let failed = Failed {
+            subscription: key.subscription,
+            deliveries,
+        };
+        self.store.journal(Record::Failed(failed))?;
+        if let Some(runner) = self.runners.get_mut(&key.subscription) {
+            runner.moved_to(key.seq, due);
+        }
+        Ok(())
+    }
+
+    fn journal_dead(
+        &mut self,
+        ending: &Ending,
+        decided: Timestamp,
+        event: &StoredEvent,
+    ) -> Result<(), StoreError> {
+        let unpacked = unpack_event(&event.bytes)?;
+        let DeliveryKey { subscription, seq } = ending.key;
+        let dead = Dead {
+            subscription,
+            seq,
+            due: ending.row,
+            reason: ending.reason,
+            decided,
+            published: event.published,
+            progress: ending.progress,
+            event_id: dead_text(&unpacked.id),
+            event_type: dead_text(&unpacked.event_type),
+            subject: dead_text(unpacked.subject.as_deref().unwrap_or_default()),
+        };
+        self.store.journal(Record::Dead(dead))?;
+        if let Some(runner) = self.runners.get_mut(&subscription) {
+            runner.end_late(seq);
+        }
+        Ok(())
+    }
+
+    /// Keeps an exchange open after its timeout; beyond the caps the oldest one is ended (ED-180).
+    fn keep_open(&mut self, key: DeliveryKey, attempt: u16, flight: Flight, due: Timestamp) {
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return;
+        };
+        let exchange = LateExchange {
+            attempt,
+            abort: flight.abort,
+            _counted: Arc::clone(&self.late_count),
+        };
+        runner.keep_open(key.seq, exchange, due);
+        if runner.late_exchanges() > self.settings.late_exchanges_per_subscription_max
+            && let Some((seq, attempt)) = runner.oldest_late()
+        {
+            runner.close_late(seq, attempt);
+        }
+        self.late_order.push_back((key, attempt));
+        let max = self.settings.late_exchanges_max;
+        while Arc::strong_count(&self.late_count) - 1 > max {
+            let Some((oldest, attempt)) = self.late_order.pop_front() else {
+                break;
+            };
+            if let Some(runner) = self.runners.get_mut(&oldest.subscription) {
+                runner.close_late(oldest.seq, attempt);
+            }
+        }
+        // Most of them have closed by themselves since they were noted.
+        if self.late_order.len() > 2 * max + LATE_ORDER_SLACK {
+            let surplus = self.late_order.len() - max;
+            self.late_order.drain(..surplus);
+        }
+    }
+
+    pub(super) fn observe_failed(&mut self, failed: &Failed) {
+        let id = failed.subscription;
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        for delivery in &failed.deliveries {
+            if self.view.is_open(id, delivery.seq) {
+                runner.note_due(delivery.due, delivery.seq, delivery.progress);
+            }
+        }
+        if let Some(due) = runner.next_due() {
+            self.wakes.insert((due, id));
+        }
+    }
+
+    pub(super) fn observe_settled(&mut self, settled: &Settled) {
+        let id = settled.subscription;
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        for (seq, due) in &settled.deliveries {
+            runner.drop_due(*due, *seq);
+        }
+        let count = settled.deliveries.len() as u64;
+        runner.unsettled_successes = runner.unsettled_successes.saturating_sub(count);
+        self.queue_if_ready(id);
+    }
+
+    pub(super) fn observe_dead(&mut self, dead: &Dead) {
+        if let Some(runner) = self.runners.get_mut(&dead.subscription)
+            && let Some(due) = dead.due
+        {
+            runner.drop_due(due, dead.seq);
+        }
+    }
+}

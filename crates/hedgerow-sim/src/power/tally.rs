@@ -1,0 +1,108 @@
+//! What lives went through: the ledger, and whether a run went where things get lost.
+
+use std::fmt;
+
+/// What lives went through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    pub rounds: u64,
+    pub accepted: u64,
+    pub delivered: u64,
+    pub dead: u64,
+    pub duplicates: u64,
+    pub duplicates_bound: u64,
+    pub epochs: u64,
+    pub recycled: u64,
+    pub checkpoints: u64,
+    pub cuts: u64,
+    pub kills: u64,
+    pub failed_syncs: u64,
+    pub opens_interrupted: u64,
+    pub checkpoints_interrupted: u64,
+    pub batches_taken_back: u64,
+    pub adopted: u64,
+    pub torn: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Self) {
+        self.rounds += other.rounds;
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.dead += other.dead;
+        self.duplicates += other.duplicates;
+        self.duplicates_bound += other.duplicates_bound;
+        self.epochs += other.epochs;
+        self.recycled += other.recycled;
+        self.checkpoints += other.checkpoints;
+        self.cuts += other.cuts;
+        self.kills += other.kills;
+        self.failed_syncs += other.failed_syncs;
+        self.opens_interrupted += other.opens_interrupted;
+        self.checkpoints_interrupted += other.checkpoints_interrupted;
+        self.batches_taken_back += other.batches_taken_back;
+        self.adopted += other.adopted;
+        self.torn += other.torn;
+    }
+
+    /// A run that did not go through the places where things get lost proves little.
+    pub fn check(&self, rounds: u64) -> Result<(), String> {
+        if rounds < 20 {
+            return Ok(());
+        }
+        let covered = [
+            ("epochs", self.epochs > rounds),
+            ("segments recycled", self.recycled > rounds / 4),
+            ("checkpoints", self.checkpoints > rounds),
+            ("power cuts", self.cuts > rounds / 4),
+            ("kills", self.kills > rounds / 8),
+            ("failed syncs", self.failed_syncs > rounds / 8),
+            ("opens interrupted", self.opens_interrupted > rounds / 20),
+            (
+                "checkpoints interrupted",
+                self.checkpoints_interrupted > rounds / 20,
+            ),
+            ("groups adopted", self.adopted > rounds / 20),
+        ];
+        let missed: Vec<_> = covered
+            .iter()
+            .filter(|(_, is_met)| !is_met)
+            .map(|(name, _)| *name)
+            .collect();
+        if missed.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("FAIL: too few: {}", missed.join(", ")))
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = [
+            ("rounds", self.rounds),
+            ("requests accepted", self.accepted),
+            ("delivered", self.delivered),
+            ("terminal records", self.dead),
+            ("duplicates", self.duplicates),
+            ("  their bound", self.duplicates_bound),
+            ("lost", 0),
+            ("epochs", self.epochs),
+            ("segments recycled", self.recycled),
+            ("checkpoints", self.checkpoints),
+            ("  interrupted", self.checkpoints_interrupted),
+            ("power cuts", self.cuts),
+            ("  view batches taken back", self.batches_taken_back),
+            ("kills", self.kills),
+            ("failed syncs", self.failed_syncs),
+            ("opens interrupted", self.opens_interrupted),
+            ("groups adopted", self.adopted),
+            ("groups torn", self.torn),
+        ];
+        for (index, (name, count)) in rows.iter().enumerate() {
+            let line_end = if index + 1 < rows.len() { "\n" } else { "" };
+            write!(f, "{name:<26} {count}{line_end}")?;
+        }
+        Ok(())
+    }
+}
