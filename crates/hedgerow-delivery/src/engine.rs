@@ -169,7 +169,7 @@ impl Engine {
             commands: command_to,
             notes: notes.clone(),
         };
-        Self {
+        let engine = Self {
             endpoints: Endpoints::new(settings.credits),
             upkeep: Upkeep::new(parts.view.mark()),
             is_held: settings.starts_held,
@@ -200,7 +200,10 @@ impl Engine {
             topics,
             notes,
             handle,
-        }
+        };
+        // Publishers ask as soon as they have the handle.
+        engine.publish_topics();
+        engine
     }
 
     /// The way to ask this engine.
@@ -320,7 +323,6 @@ impl Engine {
     /// Begins where the view stands: makes a runner for each subscription and takes care of what was in flight when the
     /// server ended.
     fn take_up(&mut self) -> Result<(), StoreError> {
-        self.publish_topics();
         self.match_readers_to_catalog();
         let ids: Vec<_> = self.view.catalog().subscriptions().map(|s| s.id).collect();
         for id in ids {

@@ -21,7 +21,7 @@ async fn an_attempt_lost_in_a_crash_counts_and_is_repeated() {
             Meet::status(200)
         }
     };
-    let mut world = World::new(meet).await;
+    let mut world = World::new(meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -46,7 +46,7 @@ async fn an_attempt_lost_in_a_crash_counts_and_is_repeated() {
 /// ED-207: if it was the last allowed attempt, the delivery is final at the start.
 #[tokio::test(start_paused = true)]
 async fn a_lost_last_attempt_is_final_at_the_start() {
-    let mut world = World::new(|_, _| Meet::Silence).await;
+    let mut world = World::new(|_, _| Meet::Silence);
     let topic = world.topic("orders").await;
     let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
     world.subscribe("orders", "the-sub", policy).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_lost_last_attempt_is_final_at_the_start() {
 /// ED-190: in flight during three crashes in a row, a delivery is given up.
 #[tokio::test(start_paused = true)]
 async fn three_crashes_in_a_row_end_a_delivery() {
-    let mut world = World::new(|_, _| Meet::Silence).await;
+    let mut world = World::new(|_, _| Meet::Silence);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({"responseTimeoutSeconds": 300}))
@@ -103,7 +103,7 @@ async fn three_crashes_in_a_row_end_a_delivery() {
 /// ED-208: what became due while the server was away is due at once; the missed slots are skipped.
 #[tokio::test(start_paused = true)]
 async fn an_overdue_delivery_is_attempted_at_the_start() {
-    let mut world = World::new(|_, _| Meet::status(500)).await;
+    let mut world = World::new(|_, _| Meet::status(500));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -132,7 +132,7 @@ async fn a_stop_drains_then_aborts() {
         (_, 0) => Meet::Silence,
         _ => Meet::status(200),
     };
-    let mut world = World::new(meet).await;
+    let mut world = World::new(meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({"responseTimeoutSeconds": 300}))
@@ -167,7 +167,7 @@ async fn a_stop_drains_then_aborts() {
 /// ED-190: an orderly stop resets the count of crashes.
 #[tokio::test(start_paused = true)]
 async fn an_orderly_stop_resets_the_crash_count() {
-    let mut world = World::new(|_, _| Meet::Silence).await;
+    let mut world = World::new(|_, _| Meet::Silence);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({"responseTimeoutSeconds": 300}))
@@ -199,7 +199,7 @@ async fn an_orderly_stop_resets_the_crash_count() {
 /// never a new series.
 #[tokio::test(start_paused = true)]
 async fn fc_05_restarts_begin_no_new_series() {
-    let mut world = World::new(|_, _| Meet::status(500)).await;
+    let mut world = World::new(|_, _| Meet::status(500));
     let topic = world.topic("orders").await;
     let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 3}});
     world.subscribe("orders", "the-sub", policy).await.unwrap();
@@ -214,4 +214,14 @@ async fn fc_05_restarts_begin_no_new_series() {
     let records = world.terminal_records().await;
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].progress.unwrap().attempts, 3);
+}
+
+/// Publishers find their topics as soon as there is an engine, before its first turn.
+#[tokio::test(start_paused = true)]
+async fn topics_are_known_from_the_start() {
+    let mut world = World::new(|_, _| Meet::status(200));
+    world.topic("orders").await;
+    world.stop().await;
+    world.start();
+    assert!(world.handle.topics().contains_key("orders"));
 }

@@ -13,7 +13,7 @@ const fn seconds(seconds: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn declaring_the_same_again_changes_nothing() {
-    let world = World::new(|_, _| Meet::status(200)).await;
+    let world = World::new(|_, _| Meet::status(200));
     let first = world.topic("orders").await;
     assert_eq!(world.topic("Orders").await, first, "names ignore case");
     let a = world
@@ -30,7 +30,7 @@ async fn declaring_the_same_again_changes_nothing() {
 /// Each topic has two keys, independently regenerable (ED-014).
 #[tokio::test(start_paused = true)]
 async fn one_key_changes_without_the_other() {
-    let world = World::new(|_, _| Meet::status(200)).await;
+    let world = World::new(|_, _| Meet::status(200));
     world.topic("orders").await;
     let before = world.handle.topics()["orders"].keys.clone();
     let asked = world.handle.ask(|answer| Command::RegenerateKey {
@@ -47,7 +47,7 @@ async fn one_key_changes_without_the_other() {
 /// FC-15: an endpoint that no attempt could reach is refused when it is declared, in the words of the rule.
 #[tokio::test(start_paused = true)]
 async fn a_closed_address_is_refused_at_once() {
-    let world = World::new(|_, _| Meet::status(200)).await;
+    let world = World::new(|_, _| Meet::status(200));
     world.topic("orders").await;
     for host in ["127.0.0.1", "[::1]", "169.254.169.254", "2130706433"] {
         let destination = json!({"destination": {"endpointType": "WebHook",
@@ -74,8 +74,7 @@ async fn a_new_endpoint_gets_what_the_old_one_had() {
         } else {
             Meet::status(200)
         }
-    })
-    .await;
+    });
     let topic = world.topic("orders").await;
     let before = world
         .subscribe("orders", "the-sub", json!({}))
@@ -100,7 +99,7 @@ async fn a_new_endpoint_gets_what_the_old_one_had() {
 /// ED-172: what is owed to a subscription that is deleted is dropped with it, also what was in flight.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_subscription_is_attempted_no_more() {
-    let world = World::new(|_, _| Meet::status(500)).await;
+    let world = World::new(|_, _| Meet::status(500));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -117,7 +116,7 @@ async fn a_deleted_subscription_is_attempted_no_more() {
 /// Section 3.3: the headers of a delivery in Event Grid schema, and FC-01: `data` passes through byte for byte.
 #[tokio::test(start_paused = true)]
 async fn a_delivery_carries_its_headers_and_its_data() {
-    let world = World::new(|_, attempt| Meet::status(if attempt == 0 { 500 } else { 200 })).await;
+    let world = World::new(|_, attempt| Meet::status(if attempt == 0 { 500 } else { 200 }));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -152,7 +151,7 @@ async fn a_delivery_carries_its_headers_and_its_data() {
 /// Whoever starts the server may declare things anew before anything is attempted.
 #[tokio::test(start_paused = true)]
 async fn a_held_start_attempts_nothing_until_it_is_released() {
-    let mut world = World::new(|_, _| Meet::status(500)).await;
+    let mut world = World::new(|_, _| Meet::status(500));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))

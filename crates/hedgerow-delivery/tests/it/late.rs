@@ -26,7 +26,7 @@ async fn both_ends_of_the_window_are_in_time() {
                 Meet::Silence
             }
         };
-        let world = World::new(meet).await;
+        let world = World::new(meet);
         let topic = world.topic("orders").await;
         world
             .subscribe("orders", "the-sub", json!({}))
@@ -60,7 +60,7 @@ async fn a_success_after_the_window_does_not_count() {
             Meet::status(500)
         }
     };
-    let world = World::new(meet).await;
+    let world = World::new(meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -83,7 +83,7 @@ async fn a_late_failure_changes_nothing() {
             Meet::status(200)
         }
     };
-    let world = World::new(meet).await;
+    let world = World::new(meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({"responseTimeoutSeconds": 5}))
@@ -117,7 +117,7 @@ async fn the_oldest_late_exchange_makes_room() {
             Meet::Silence
         }
     };
-    let world = World::with_settings(settings, meet).await;
+    let world = World::with_settings(settings, meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -140,7 +140,7 @@ async fn closed_exchanges_take_no_room() {
         (_, 0) => Meet::late(200, 50),
         _ => Meet::Silence,
     };
-    let world = World::with_settings(settings, meet).await;
+    let world = World::with_settings(settings, meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))

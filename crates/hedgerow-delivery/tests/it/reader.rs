@@ -14,7 +14,7 @@ const fn seconds(seconds: u64) -> Duration {
 /// ED-085: a subscription receives what is published from the position at which it exists, nothing older.
 #[tokio::test(start_paused = true)]
 async fn nothing_older_than_the_subscription() {
-    let world = World::new(|_, _| Meet::status(200)).await;
+    let world = World::new(|_, _| Meet::status(200));
     let topic = world.topic("orders").await;
     world.publish(topic, &["before"]).await;
     world
@@ -29,7 +29,7 @@ async fn nothing_older_than_the_subscription() {
 /// A subscription created again under its old name shares nothing with the one before.
 #[tokio::test(start_paused = true)]
 async fn a_name_used_again_is_another_subscription() {
-    let world = World::new(|_, attempt| Meet::status(if attempt == 0 { 500 } else { 200 })).await;
+    let world = World::new(|_, attempt| Meet::status(if attempt == 0 { 500 } else { 200 }));
     let topic = world.topic("orders").await;
     let first = world
         .subscribe("orders", "the-sub", json!({}))
@@ -70,7 +70,7 @@ async fn filters_are_versioned_by_position() {
             Meet::status(200)
         }
     };
-    let mut world = World::with_settings(settings, meet).await;
+    let mut world = World::with_settings(settings, meet);
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))
@@ -103,7 +103,7 @@ async fn the_one_behind_loses_nothing_and_holds_nobody_up() {
         min: 4,
         max: 4,
     };
-    let world = World::with_settings(settings, |_, _| Meet::late(200, 1)).await;
+    let world = World::with_settings(settings, |_, _| Meet::late(200, 1));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "behind", json!({}))
@@ -159,8 +159,7 @@ async fn more_retries_than_fit_in_memory() {
     };
     let world = World::with_settings(settings, |_, attempt| {
         Meet::status(if attempt < 2 { 500 } else { 200 })
-    })
-    .await;
+    });
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", json!({}))

@@ -31,7 +31,7 @@ async fn worked_timelines_hold_to_the_millisecond() {
 async fn run(case: &Value) {
     let id = case["id"].as_str().unwrap();
     let script = script(&case["input"]["script"]);
-    let world = World::new(move |_, attempt| script[attempt.min(script.len() - 1)].clone()).await;
+    let world = World::new(move |_, attempt| script[attempt.min(script.len() - 1)].clone());
     let topic = world.topic("orders").await;
     let policy = case["input"]["policy"]
         .as_object()

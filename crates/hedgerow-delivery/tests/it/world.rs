@@ -117,11 +117,11 @@ pub fn settings() -> EngineSettings {
 impl World {
     /// A world whose receiver meets attempt `n` (from 0) of the event with an id as the script says. Every host is the
     /// receiver. An attempt that never reaches a request counts for the event named "refused".
-    pub async fn new(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> Self {
-        Self::with_settings(settings(), script).await
+    pub fn new(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> Self {
+        Self::with_settings(settings(), script)
     }
 
-    pub async fn with_settings(
+    pub fn with_settings(
         settings: EngineSettings,
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
@@ -386,17 +386,17 @@ fn network(receiver: Receiver) -> ScriptedNetwork {
         let receiver = receiver.clone();
         let host = target.host().to_string();
         serve(stream, move |request| {
-            answer(receiver.clone(), host.clone(), request)
+            answer(&receiver, host.clone(), &request)
         });
         Ok(())
     }))
 }
 
 fn answer(
-    receiver: Receiver,
+    receiver: &Receiver,
     host: String,
-    request: http::Request<Bytes>,
-) -> impl Future<Output = http::Response<Bytes>> {
+    request: &http::Request<Bytes>,
+) -> impl Future<Output = http::Response<Bytes>> + use<> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let headers: HashMap<_, _> = request
         .headers()
