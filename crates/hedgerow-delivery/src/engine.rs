@@ -78,6 +78,9 @@ pub struct Parts {
     pub epoch: u32,
     /// Where attempts run.
     pub spawner: Handle,
+    /// The store failed and was opened again in the same process: what was in flight was ended by the server, not lost in
+    /// a crash (ED-189, ED-190).
+    pub is_reopened: bool,
 }
 
 /// The engine of one node.
@@ -90,6 +93,7 @@ pub struct Engine {
     guard: Arc<AddressGuard>,
     spawner: Handle,
     epoch: u32,
+    is_reopened: bool,
     /// When this engine began: nothing was due before, for it (ED-208).
     began: Timestamp,
     context: Arc<Context>,
@@ -106,11 +110,7 @@ pub struct Engine {
     late_count: Arc<()>,
     declarations: Declarations,
     upkeep: Upkeep,
-    /// Nothing starts yet.
-    is_held: bool,
-    /// Set once the server stops: nothing starts any more.
-    is_stopping: bool,
-    has_stopped: bool,
+    phase: Phase,
 
     commands: mpsc::Receiver<Command>,
     reports: mpsc::Receiver<Report>,
@@ -132,6 +132,19 @@ enum Internal {
     },
     /// The checkpoint under way was written, or not.
     Checkpointed(Result<(), StoreError>),
+}
+
+/// The life of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Attempts wait for [`Command::StartDeliveries`].
+    Held,
+    /// Attempts are made.
+    Running,
+    /// No attempt starts any more; running ones get the drain time.
+    Stopping,
+    /// The record of the orderly stop is durable.
+    Stopped,
 }
 
 /// What woke the loop.
@@ -172,7 +185,11 @@ impl Engine {
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
             upkeep: Upkeep::new(parts.view.mark()),
-            is_held: settings.starts_held,
+            phase: if settings.starts_held {
+                Phase::Held
+            } else {
+                Phase::Running
+            },
             settings,
             store: parts.store,
             view: parts.view,
@@ -181,6 +198,7 @@ impl Engine {
             guard: parts.guard,
             spawner: parts.spawner,
             epoch: parts.epoch,
+            is_reopened: parts.is_reopened,
             began,
             context,
             runners: HashMap::new(),
@@ -190,8 +208,6 @@ impl Engine {
             late_order: VecDeque::new(),
             late_count: Arc::default(),
             declarations: Declarations::default(),
-            is_stopping: false,
-            has_stopped: false,
             commands,
             reports,
             report_to,
@@ -219,6 +235,7 @@ impl Engine {
     /// What failed. The store has to be opened again.
     pub async fn run(mut self, stop: watch::Receiver<bool>) -> Result<(), StoreError> {
         let result = self.run_until_stopped(stop).await;
+        self.drop_flights();
         // A checkpoint under way holds the table, which the next engine opens.
         let written = self.wait_for_checkpoint().await;
         result?;
@@ -232,7 +249,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.take_up()?;
         let mut durable = self.store.durable();
-        while !self.has_stopped {
+        while self.phase != Phase::Stopped {
             let has_more = self.turn()?;
             let wake = if has_more {
                 // Others on this thread get a chance between two turns.
@@ -240,7 +257,7 @@ impl Engine {
                 continue;
             } else {
                 let sleep = tokio::time::sleep(self.time_to_sleep());
-                let is_stopping = self.is_stopping;
+                let is_stopping = self.phase == Phase::Stopping;
                 tokio::select! {
                     changed = durable.changed() => match changed {
                         Ok(()) => Wake::Durable,

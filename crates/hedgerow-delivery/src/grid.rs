@@ -140,7 +140,7 @@ impl Grid {
                 path: "the engine".into(),
                 source,
             })?;
-        let (log, parts) = self.open()?;
+        let (log, parts) = self.open(*has_served)?;
         let result = runtime.block_on(async {
             let mut settings = self.options.engine.clone();
             settings.starts_held &= !*has_served;
@@ -155,7 +155,7 @@ impl Grid {
     }
 
     /// Opens log and view, and folds what the view has not seen.
-    fn open(&self) -> Result<(Arc<Log>, Parts), StoreError> {
+    fn open(&self, is_reopened: bool) -> Result<(Arc<Log>, Parts), StoreError> {
         let disk = RealDisk::new(&self.options.data).map_err(|source| StoreError::Io {
             doing: "open",
             path: self.options.data.display().to_string(),
@@ -208,6 +208,7 @@ impl Grid {
             store_id,
             epoch,
             spawner: self.spawner.clone(),
+            is_reopened,
         };
         Ok((log, parts))
     }

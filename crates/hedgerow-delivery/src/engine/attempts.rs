@@ -13,7 +13,7 @@ use hedgerow_store::StoreError;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
 use hedgerow_store::view::{DueDelivery, FIRST_IN_FLIGHT};
 
-use super::Engine;
+use super::{Engine, Phase};
 use crate::attempt::{self, Job, Report, ReportKind};
 use crate::runner::{Flight, Next};
 
@@ -34,7 +34,7 @@ impl Engine {
             return;
         };
         let may_start = runner.unsettled_successes < self.settings.unsettled_successes_max;
-        let may_start = may_start && !self.is_stopping && !self.is_held;
+        let may_start = may_start && self.phase == Phase::Running;
         if !runner.is_queued && may_start && runner.has_next(now) {
             runner.is_queued = true;
             self.endpoints.queue(&runner.plan.target, id);
@@ -43,7 +43,9 @@ impl Engine {
 
     /// Lets deliveries begin.
     pub(super) fn release(&mut self) {
-        self.is_held = false;
+        if self.phase == Phase::Held {
+            self.phase = Phase::Running;
+        }
         let mut ids: Vec<_> = self.runners.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -53,7 +55,7 @@ impl Engine {
 
     /// Starts attempts until nobody may start one.
     pub(super) fn start_attempts(&mut self) -> Result<(), StoreError> {
-        while !self.is_stopping && self.credits.len() < self.settings.attempts_max {
+        while self.phase == Phase::Running && self.credits.len() < self.settings.attempts_max {
             let Some((id, credit)) = self.endpoints.next_turn() else {
                 break;
             };
@@ -185,22 +187,7 @@ impl Engine {
     pub(super) fn take_up_in_flight(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let rows = self.view.due(id, FIRST_IN_FLIGHT, IN_FLIGHT, usize::MAX)?;
         for DueDelivery { seq, progress, .. } in rows {
-            let crashes = self.view.crashes_with_this_one(&progress);
-            let attempt = CrashedAttempt {
-                attempts: progress.attempts,
-                started: progress.last_attempt,
-                crashes,
-                now: self.began,
-            };
-            let policy = self.policy(id);
-            let (next, outcome) = retry::after_crash(&self.settings.retry, &policy, &attempt);
-            let progress = Progress {
-                last_outcome: outcome,
-                last_status: 0,
-                crashes,
-                crash_epoch: self.epoch,
-                ..progress
-            };
+            let (next, progress) = self.after_lost_end(id, progress);
             let key = DeliveryKey {
                 subscription: id,
                 seq,
@@ -208,6 +195,40 @@ impl Engine {
             self.end_without_outcome(key, next, progress)?;
         }
         Ok(())
+    }
+
+    /// What follows an attempt whose end nobody recorded, and what it is remembered as.
+    fn after_lost_end(&self, id: SubscriptionId, progress: Progress) -> (retry::Next, Progress) {
+        let policy = self.policy(id);
+        if self.is_reopened {
+            let next = retry::after_abort(&policy, progress.attempts, self.began);
+            return (next, without_answer(progress, Outcome::Aborted));
+        }
+        let crashes = self.view.crashes_with_this_one(&progress);
+        let attempt = CrashedAttempt {
+            attempts: progress.attempts,
+            started: progress.last_attempt,
+            crashes,
+            now: self.began,
+        };
+        let (next, outcome) = retry::after_crash(&self.settings.retry, &policy, &attempt);
+        let progress = Progress {
+            crashes,
+            crash_epoch: self.epoch,
+            ..progress
+        };
+        (next, without_answer(progress, outcome))
+    }
+
+    /// Ends the tasks of everything in flight, because this engine ends. Records nothing.
+    pub(super) fn drop_flights(&mut self) {
+        for runner in self.runners.values_mut() {
+            runner
+                .land_all()
+                .iter()
+                .for_each(|(_, flight)| flight.abort.abort());
+            runner.end_all_late();
+        }
     }
 
     /// Records what follows an attempt in flight that has no outcome of its own.
@@ -258,11 +279,7 @@ impl Engine {
             let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
                 continue;
             };
-            let progress = Progress {
-                last_outcome: outcome,
-                last_status: 0,
-                ..progress
-            };
+            let progress = without_answer(progress, outcome);
             let next = retry::after_abort(&policy, progress.attempts, now);
             self.end_without_outcome(
                 DeliveryKey {
@@ -280,5 +297,13 @@ impl Engine {
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.take_off(seq, flight);
         }
+    }
+}
+
+fn without_answer(progress: Progress, outcome: Outcome) -> Progress {
+    Progress {
+        last_outcome: outcome,
+        last_status: 0,
+        ..progress
     }
 }

@@ -10,7 +10,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{Events, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
 
-use super::{Engine, Internal};
+use super::{Engine, Internal, Phase};
 
 /// Bytes of log that one turn follows at most.
 const FOLLOW_BYTES: usize = 1024 * 1024;
@@ -73,8 +73,8 @@ impl Engine {
             Record::Settled(settled) => self.observe_settled(settled),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Catalog(change) => return self.observe_declared(change),
-            Record::CleanStop => self.has_stopped = self.is_stopping,
-            Record::Started(_) | Record::Read(_) => {}
+            Record::CleanStop if self.phase == Phase::Stopping => self.phase = Phase::Stopped,
+            Record::CleanStop | Record::Started(_) | Record::Read(_) => {}
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Starts reading for subscriptions that are behind and have room. One read serves all that stand in what it reads.
     pub(super) fn read_behind(&mut self) {
-        if self.is_stopping {
+        if self.phase == Phase::Stopping {
             return;
         }
         for (topic, reader) in &mut self.readers {

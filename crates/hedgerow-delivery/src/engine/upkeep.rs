@@ -7,7 +7,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
 use hedgerow_store::record::{Read, Record};
 
-use super::{Engine, Internal};
+use super::{Engine, Internal, Phase};
 use crate::runner::DUE_ROWS_MAX;
 
 /// How far ahead due deliveries are held in memory (design D6: retries further off stay on disk).
@@ -119,7 +119,7 @@ impl Engine {
         let now = self.now();
         self.write_down_places(now)?;
         self.checkpoint(now)?;
-        if self.is_stopping {
+        if self.phase == Phase::Stopping {
             self.go_on_stopping(now)?;
         }
         Ok(())
@@ -214,7 +214,7 @@ impl Engine {
 
     /// No attempt starts from now on; running ones get the drain time.
     pub(super) fn begin_to_stop(&mut self) -> Result<(), StoreError> {
-        self.is_stopping = true;
+        self.phase = Phase::Stopping;
         let now = self.now();
         self.upkeep.drained_at = Some(now.plus(self.settings.drain));
         tracing::info!(running = self.credits.len(), "stopping; no new attempts");

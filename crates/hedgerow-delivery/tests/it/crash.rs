@@ -225,3 +225,35 @@ async fn topics_are_known_from_the_start() {
     world.start();
     assert!(world.handle.topics().contains_key("orders"));
 }
+
+/// A store that fails and is opened again in the same process crashes nothing: what was in flight was aborted, counts, is
+/// due at once (ED-189), and is not given up however often that happens.
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_is_no_crash_of_the_server() {
+    let mut world = World::new(|_, attempt| match attempt {
+        0..5 => Meet::Silence,
+        _ => Meet::status(200),
+    });
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({"responseTimeoutSeconds": 300}))
+        .await
+        .unwrap();
+    let published = world.begun.elapsed();
+    world.publish(topic, &["e1"]).await;
+    for _ in 0..5 {
+        world.settle().await;
+        assert_eq!(world.info("orders", "the-sub").await.in_flight, 1);
+        world.reopen().await;
+    }
+    world.settle().await;
+    assert!(world.terminal_records().await.is_empty());
+    assert_eq!(world.info("orders", "the-sub").await.counters.delivered, 1);
+    let seen = world.seen();
+    assert_eq!(seen.len(), 6);
+    assert_eq!(seen[5].delivery_count, 5);
+    assert!(
+        seen[5].at - published < seconds(1),
+        "due at once, each time"
+    );
+}

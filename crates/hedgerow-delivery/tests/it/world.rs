@@ -94,17 +94,23 @@ struct Receiver {
 }
 
 pub struct World {
-    pub store: Arc<MemoryStore>,
-    pub table: Arc<MemoryTable>,
     pub handle: EngineHandle,
     pub begun: tokio::time::Instant,
     pub settings: EngineSettings,
+    store: Arc<MemoryStore>,
+    ground: Ground,
     receiver: Receiver,
-    clock: TokioClock,
     epoch: u32,
     stop: watch::Sender<bool>,
     engine: JoinHandle<Result<(), StoreError>>,
+}
+
+/// What outlives an engine.
+struct Ground {
+    store: Arc<MemoryStore>,
+    table: Arc<MemoryTable>,
     folder: tempfile::TempDir,
+    clock: TokioClock,
 }
 
 /// The settings of the worked timelines: the specification's, without chance.
@@ -135,25 +141,26 @@ impl World {
             refused: Arc::default(),
             script: Arc::new(script),
         };
-        let table = Arc::new(MemoryTable::default());
-        let folder = tempfile::tempdir().unwrap();
+        let ground = Ground {
+            store: Arc::clone(&store),
+            table: Arc::default(),
+            folder: tempfile::tempdir().unwrap(),
+            clock,
+        };
         let (stop, stopped) = watch::channel(false);
-        let engine = engine(&store, &table, &folder, &settings, clock, &receiver, 1);
+        let engine = ground.engine(&settings, &receiver, 1, false);
         let handle = engine.handle();
         let engine = tokio::spawn(engine.run(stopped));
-        let epoch = 1;
         Self {
-            store,
-            table,
             handle,
             begun,
             settings,
+            store,
+            ground,
             receiver,
-            clock,
-            epoch,
+            epoch: 1,
             stop,
             engine,
-            folder,
         }
     }
 
@@ -166,6 +173,15 @@ impl World {
         self.start();
     }
 
+    /// The store fails and is opened again in the same process.
+    pub async fn reopen(&mut self) {
+        self.store.close();
+        let ended = (&mut self.engine).await.expect("the engine does not panic");
+        assert!(ended.is_err(), "an engine whose store is gone fails");
+        self.store.reopen();
+        self.start_engine(true);
+    }
+
     /// Stops in order.
     pub async fn stop(&mut self) {
         self.stop.send_replace(true);
@@ -176,18 +192,16 @@ impl World {
     }
 
     pub fn start(&mut self) {
+        self.start_engine(false);
+    }
+
+    fn start_engine(&mut self, is_reopened: bool) {
         self.epoch += 1;
         let (stop, stopped) = watch::channel(false);
         self.stop = stop;
-        let engine = engine(
-            &self.store,
-            &self.table,
-            &self.folder,
-            &self.settings,
-            self.clock,
-            &self.receiver,
-            self.epoch,
-        );
+        let engine = self
+            .ground
+            .engine(&self.settings, &self.receiver, self.epoch, is_reopened);
         self.handle = engine.handle();
         self.engine = tokio::spawn(engine.run(stopped));
     }
@@ -328,42 +342,40 @@ pub fn event(id: &str) -> Event<'_> {
     }
 }
 
-fn engine(
-    store: &Arc<MemoryStore>,
-    table: &Arc<MemoryTable>,
-    folder: &tempfile::TempDir,
-    settings: &EngineSettings,
-    clock: TokioClock,
-    receiver: &Receiver,
-    epoch: u32,
-) -> Engine {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(folder.path()).unwrap());
-    let options = ViewOptions {
-        store_id: STORE_ID,
-        epoch,
-        terminal_records_max: 1000,
-    };
-    let mut view =
-        View::open(Arc::clone(table) as _, disk.as_ref(), options).expect("the view opens");
-    for group in store.groups(view.mark(), usize::MAX).unwrap() {
-        view.fold(&group).unwrap();
+impl Ground {
+    fn engine(
+        &self,
+        settings: &EngineSettings,
+        receiver: &Receiver,
+        epoch: u32,
+        is_reopened: bool,
+    ) -> Engine {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(self.folder.path()).unwrap());
+        let options = ViewOptions {
+            store_id: STORE_ID,
+            epoch,
+            terminal_records_max: 1000,
+        };
+        let table = Arc::clone(&self.table) as _;
+        let mut view = View::open(table, disk.as_ref(), options).expect("the view opens");
+        for group in self.store.groups(view.mark(), usize::MAX).unwrap() {
+            view.fold(&group).unwrap();
+        }
+        let network = Arc::new(network(receiver.clone()));
+        let parts = Parts {
+            store: Arc::clone(&self.store) as _,
+            view,
+            disk,
+            clock: Arc::new(self.clock),
+            client: Arc::new(Client::new(network, ClientOptions::default())),
+            guard: Arc::new(AddressGuard::new([])),
+            store_id: STORE_ID,
+            epoch,
+            spawner: tokio::runtime::Handle::current(),
+            is_reopened,
+        };
+        Engine::new(settings.clone(), parts)
     }
-    let client = Client::new(
-        Arc::new(network(receiver.clone())),
-        ClientOptions::default(),
-    );
-    let parts = Parts {
-        store: Arc::clone(store) as _,
-        view,
-        disk,
-        clock: Arc::new(clock),
-        client: Arc::new(client),
-        guard: Arc::new(AddressGuard::new([])),
-        store_id: STORE_ID,
-        epoch,
-        spawner: tokio::runtime::Handle::current(),
-    };
-    Engine::new(settings.clone(), parts)
 }
 
 fn network(receiver: Receiver) -> ScriptedNetwork {
