@@ -70,6 +70,11 @@ impl Engine {
                     .release(&plan.target, credit, Signal::Neutral);
                 continue;
             };
+            if next.progress.is_none()
+                && let Some(reader) = self.readers.get_mut(&runner.topic)
+            {
+                reader.is_moved = true;
+            }
             // What became due while the server was away is due now (ED-208), and judged by that time.
             let due = retry::after_restart(next.due, self.began.max(next.published));
             // Reading an expired event takes the turn's credit too: so that is bounded as attempts are.

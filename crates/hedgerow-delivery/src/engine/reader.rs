@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::record::{Events, Record, unpack_event};
+use hedgerow_store::record::{Events, Read, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
 
 use super::{Engine, Internal, Phase};
@@ -27,8 +27,10 @@ pub(super) struct TopicReader {
     pub(super) behind: BTreeSet<SubscriptionId>,
     /// Whether a read for those behind is under way.
     is_reading: bool,
-    /// Whether the place is to be written down.
+    /// Whether places may differ from those written down last.
     pub(super) is_moved: bool,
+    /// The places that were written down last.
+    pub(super) written: Option<Read>,
 }
 
 impl TopicReader {
@@ -39,6 +41,7 @@ impl TopicReader {
             behind: BTreeSet::new(),
             is_reading: false,
             is_moved,
+            written: None,
         }
     }
 }
@@ -133,6 +136,7 @@ impl Engine {
         }
         let is_behind = runner.read_to < head;
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
+            reader.is_moved = true;
             if is_behind {
                 reader.behind.insert(id);
             } else {

@@ -140,8 +140,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Says in the log how far the readers have come. A topic with subscriptions that hold something not attempted yet
-    /// is looked at again, so that their cursors do not stay behind for good.
+    /// Says in the log how far the readers have come, where that is not what was said last.
     fn journal_places(&mut self) -> Result<(), StoreError> {
         let mut moved: Vec<TopicId> = self
             .readers
@@ -154,21 +153,24 @@ impl Engine {
             let Some(reader) = self.readers.get_mut(&topic) else {
                 continue;
             };
+            reader.is_moved = false;
             let cursors = reader
                 .subscriptions
                 .iter()
                 .filter_map(|id| self.runners.get(id));
-            let laggards: Vec<_> = cursors
+            let laggards = cursors
                 .map(|runner| (runner.id, runner.cursor()))
                 .filter(|(_, cursor)| *cursor < reader.head)
                 .collect();
-            reader.is_moved = !laggards.is_empty();
             let read = Read {
                 topic,
                 read_to: reader.head,
                 laggards,
             };
-            self.store.journal(Record::Read(read))?;
+            if reader.written.as_ref() != Some(&read) {
+                self.store.journal(Record::Read(read.clone()))?;
+                reader.written = Some(read);
+            }
         }
         Ok(())
     }

@@ -177,3 +177,28 @@ async fn more_retries_than_fit_in_memory() {
     assert_eq!((info.pending, info.counters.delivered), (0, EVENTS as u64));
     world.assert_balanced("orders", "the-sub").await;
 }
+
+/// A receiver that is down for a day costs no writing while nothing happens.
+#[tokio::test(start_paused = true)]
+async fn waiting_deliveries_write_nothing() {
+    let mut settings = settings();
+    settings.credits = CreditSettings {
+        start: 1,
+        min: 1,
+        max: 1,
+    };
+    let world = World::with_settings(settings, |_, _| Meet::late(200, 3600));
+    let topic = world.topic("orders").await;
+    let policy = json!({"responseTimeoutSeconds": 300});
+    world.subscribe("orders", "the-sub", policy).await.unwrap();
+    world.publish(topic, &["e1", "e2", "e3"]).await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(10)).await;
+    let before = world.groups();
+    world.sleep_until(now + seconds(290)).await;
+    assert_eq!(
+        world.groups(),
+        before,
+        "one attempt runs, two deliveries wait for their turn"
+    );
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hedgerow_core::event::{Data, Event};
-use hedgerow_core::position::TopicId;
+use hedgerow_core::position::{Mark, TopicId};
 use hedgerow_core::retry::Jitter;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
@@ -284,6 +284,12 @@ impl World {
             .unwrap()
             .await
             .unwrap();
+    }
+
+    /// Groups that were written so far.
+    pub fn groups(&self) -> u64 {
+        let all = self.store.groups(Mark::ZERO, usize::MAX).unwrap();
+        all.last().map_or(0, |group| group.number)
     }
 
     /// Requests so far, in order of their time.
