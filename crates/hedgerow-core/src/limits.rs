@@ -90,6 +90,13 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 4_096;
 /// Retry slots of a schedule: a list that a person writes.
 pub const RETRY_SLOTS_MAX: usize = 100;
 
+// --- the engine ---
+
+/// Bytes of records that may wait to be written when another attempt starts: each attempt adds some.
+pub const JOURNAL_QUEUE_BYTES_MAX: u64 = 32 << 20;
+/// Changes of declarations that wait for the one under way.
+pub const CHANGES_WAITING_MAX: usize = 256;
+
 // --- declarations ---
 
 /// Topics of a grid. Source: ED-062, whose 100 custom topics and 100 domains are quotas of a shared cloud; ours bounds

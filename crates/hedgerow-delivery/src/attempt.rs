@@ -61,21 +61,31 @@ pub(crate) enum ReportKind {
         reason: DeadLetterReason,
         event: StoredEvent,
     },
-    /// The event could not be read: the engine cannot go on.
-    Unreadable(StoreError),
+    /// The event could not be read: for this attempt, or to end the delivery.
+    Unreadable {
+        attempt: Option<u16>,
+        error: StoreError,
+    },
 }
 
 /// The end of an attempt.
 pub(crate) struct AttemptEnd {
     /// Which attempt, from 1.
     pub(crate) attempt: u16,
-    pub(crate) met: Met,
-    /// What exactly went wrong, for people; `None` if there was an answer.
-    pub(crate) detail: Option<String>,
+    pub(crate) found: Found,
     pub(crate) started: Now,
     /// F: when the outcome was known.
     pub(crate) ended: Now,
     pub(crate) event: StoredEvent,
+}
+
+/// What an attempt met.
+pub(crate) struct Found {
+    pub(crate) met: Met,
+    /// We did not connect, by a rule or a limit of our own.
+    pub(crate) is_our_refusal: bool,
+    /// What exactly went wrong, for people; `None` if there was an answer.
+    pub(crate) detail: Option<String>,
 }
 
 /// Makes the attempt and reports; dropping it closes the connection.
@@ -93,7 +103,10 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     };
     let (event, request) = match prepare(&context, &job, position).await {
         Ok(prepared) => prepared,
-        Err(error) => return tell(ReportKind::Unreadable(error)).await,
+        Err(error) => {
+            let attempt = Some(job.attempt);
+            return tell(ReportKind::Unreadable { attempt, error }).await;
+        }
     };
     let send = context.client.send(&job.plan.target, request);
     tokio::pin!(send);
@@ -103,19 +116,18 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         result = &mut send => Some(result),
         () = sleep_past(job.started.instant, timeout) => None,
     };
-    let end = |met, detail, ended, event| AttemptEnd {
+    let end = |found, ended, event| AttemptEnd {
         attempt: job.attempt,
-        met,
-        detail,
+        found,
         started: job.started,
         ended,
         event,
     };
     if let Some(result) = in_time {
         let ended = context.clock.now();
-        let (met, detail, answer) = judge(result, ended);
+        let (found, answer) = judge(result, ended);
         tell(ReportKind::Ended {
-            end: end(met, detail, ended, event),
+            end: end(found, ended, event),
             stays_open: false,
         })
         .await;
@@ -128,14 +140,13 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         timestamp: job.started.timestamp.plus(timeout),
         instant: job.started.instant + timeout,
     };
-    let met = Met::Failure(Failure::Timeout);
+    let timed_out = Found {
+        met: Met::Failure(Failure::Timeout),
+        is_our_refusal: false,
+        detail: Some(format!("no answer in {timeout:?}")),
+    };
     tell(ReportKind::Ended {
-        end: end(
-            met,
-            Some(format!("no answer in {timeout:?}")),
-            ended,
-            event.clone(),
-        ),
+        end: end(timed_out, ended, event.clone()),
         stays_open,
     })
     .await;
@@ -150,10 +161,10 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     let ended = context.clock.now();
     let elapsed = ended.instant.duration_since(job.started.instant);
     match late.map(|result| judge(result, ended)) {
-        Some((met, detail, answer))
-            if met.is_success() && is_late_success(elapsed, timeout, window) =>
+        Some((found, answer))
+            if found.met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
-            tell(ReportKind::LateSuccess(end(met, detail, ended, event))).await;
+            tell(ReportKind::LateSuccess(end(found, ended, event))).await;
             finish(answer).await;
         }
         _ => {
@@ -218,8 +229,8 @@ fn request(
     Ok(request)
 }
 
-/// What the attempt met, what went wrong in words, and the answer if there was one.
-fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<String>, Option<Answer>) {
+/// What the attempt met, and the answer if there was one.
+fn judge(result: Result<Answer, SendError>, now: Now) -> (Found, Option<Answer>) {
     match result {
         Ok(answer) => {
             let retry_after = answer
@@ -228,16 +239,30 @@ fn judge(result: Result<Answer, SendError>, now: Now) -> (Met, Option<String>, O
                 .and_then(|value| value.to_str().ok())
                 .and_then(|text| parse_retry_after(text, now.timestamp));
             let status = answer.status.as_u16();
+            let met = Met::Response {
+                status,
+                retry_after,
+            };
             (
-                Met::Response {
-                    status,
-                    retry_after,
+                Found {
+                    met,
+                    is_our_refusal: false,
+                    detail: None,
                 },
-                None,
                 Some(answer),
             )
         }
-        Err(error) => (Met::Failure(failure(&error)), Some(in_full(&error)), None),
+        Err(error) => {
+            let found = Found {
+                met: Met::Failure(failure(&error)),
+                is_our_refusal: matches!(
+                    error,
+                    SendError::Denied(_) | SendError::TooManyConnections { .. }
+                ),
+                detail: Some(in_full(&error)),
+            };
+            (found, None)
+        }
     }
 }
 

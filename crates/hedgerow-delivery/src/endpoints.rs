@@ -13,6 +13,17 @@ pub(crate) struct Endpoints {
     by_target: HashMap<Target, Endpoint>,
     /// Endpoints that may have both a credit and somebody who wants it.
     listed: VecDeque<Target>,
+    /// Seats that are out, over all endpoints.
+    taken: usize,
+}
+
+/// Leave for one attempt at an endpoint. Comes back through [`Endpoints::release`] exactly once, wherever the subscription
+/// delivers to by then.
+#[derive(Debug)]
+#[must_use = "a seat that does not come back is lost to its endpoint"]
+pub(crate) struct Seat {
+    target: Target,
+    credit: Credit,
 }
 
 struct Endpoint {
@@ -27,6 +38,7 @@ impl Endpoints {
             settings,
             by_target: HashMap::new(),
             listed: VecDeque::new(),
+            taken: 0,
         }
     }
 
@@ -45,17 +57,19 @@ impl Endpoints {
         list(&mut self.listed, target, endpoint);
     }
 
-    /// The subscription whose turn it is, with a credit of its endpoint; `None` when nobody can start now.
-    pub(crate) fn next_turn(&mut self) -> Option<(SubscriptionId, Credit)> {
+    /// The subscription whose turn it is, with a seat at its endpoint; `None` when nobody can start now.
+    pub(crate) fn next_turn(&mut self) -> Option<(SubscriptionId, Seat)> {
         while let Some(target) = self.listed.front() {
             if let Some(endpoint) = self.by_target.get_mut(target) {
                 if !endpoint.queue.is_empty()
                     && let Some(credit) = endpoint.credits.acquire()
                     && let Some(subscription) = endpoint.queue.pop_front()
                 {
+                    let target = target.clone();
                     // The next turn is another endpoint's.
                     self.listed.rotate_left(1);
-                    return Some((subscription, credit));
+                    self.taken += 1;
+                    return Some((subscription, Seat { target, credit }));
                 }
                 endpoint.is_listed = false;
             }
@@ -64,22 +78,25 @@ impl Endpoints {
         None
     }
 
-    /// Gives a credit back.
-    pub(crate) fn release(&mut self, target: &Target, credit: Credit, signal: Signal) {
-        let Some(endpoint) = self.by_target.get_mut(target) else {
+    /// How many attempts have a seat.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Gives a seat back.
+    pub(crate) fn release(&mut self, seat: Seat, signal: Signal) {
+        let Seat { target, credit } = seat;
+        self.taken -= 1;
+        let kept = self.by_target.len();
+        let Some(endpoint) = self.by_target.get_mut(&target) else {
             return;
         };
         endpoint.credits.release(credit, signal);
-        if endpoint.queue.is_empty() {
-            if endpoint.credits.in_flight() == 0
-                && !endpoint.is_listed
-                && self.by_target.len() > KEPT_MAX
-            {
-                self.by_target.remove(target);
-            }
-            return;
+        if !endpoint.queue.is_empty() {
+            list(&mut self.listed, &target, endpoint);
+        } else if endpoint.credits.in_flight() == 0 && !endpoint.is_listed && kept > KEPT_MAX {
+            self.by_target.remove(&target);
         }
-        list(&mut self.listed, target, endpoint);
     }
 
     /// Takes a subscription that is gone, or delivers elsewhere now, out of the queue.

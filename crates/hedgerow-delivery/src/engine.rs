@@ -7,12 +7,13 @@
 //! durable records --> fold into the view --> offer events, note retries      (engine/reader.rs)
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
+//! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
 //! ```
 //!
 //! What is journaled counts only when it comes back as a durable record: a retry is put among the due ones then, and not
-//! before (ED-207). The loop never waits for the disk; checkpoints and reads of old events are other threads' work.
+//! before (ED-207). The loop waits for no sync of the log; checkpoints and reads of old events are other threads' work.
 //!
 //! The engine is crash-only: when the store fails it returns, and [`crate::grid`] opens store and engine again. Running
 //! attempts are then what they are after a crash.
@@ -21,14 +22,14 @@ mod attempts;
 mod declarations;
 mod reader;
 mod settlements;
+mod subscriptions;
 mod upkeep;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_core::credit::Credit;
-use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::Clock;
@@ -78,9 +79,9 @@ pub struct Parts {
     pub epoch: u32,
     /// Where attempts run.
     pub spawner: Handle,
-    /// The store failed and was opened again in the same process: what was in flight was ended by the server, not lost in
-    /// a crash (ED-189, ED-190).
-    pub is_reopened: bool,
+    /// When this process began to deliver. What was in flight since then was ended by it when the store failed, and not lost
+    /// in a crash (ED-189, ED-190).
+    pub process_began: Timestamp,
 }
 
 /// The engine of one node.
@@ -93,15 +94,18 @@ pub struct Engine {
     guard: Arc<AddressGuard>,
     spawner: Handle,
     epoch: u32,
-    is_reopened: bool,
+    process_began: Timestamp,
     /// When this engine began: nothing was due before, for it (ED-208).
     began: Timestamp,
     context: Arc<Context>,
 
     runners: HashMap<SubscriptionId, Runner>,
     readers: HashMap<TopicId, TopicReader>,
+    /// Topics whose places may differ from those written down last.
+    moved: BTreeSet<TopicId>,
+    /// Topics with subscriptions that stand before their reader.
+    behind: BTreeSet<TopicId>,
     endpoints: Endpoints,
-    credits: HashMap<(SubscriptionId, u64), Credit>,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
     /// Late exchanges in the order in which they timed out; those that closed since are among them.
@@ -127,7 +131,7 @@ pub struct Engine {
 enum Internal {
     /// Events that subscriptions behind the reader asked for.
     ReadBehind {
-        topic: TopicId,
+        from: Position,
         result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
     },
     /// The checkpoint under way was written, or not.
@@ -198,12 +202,13 @@ impl Engine {
             guard: parts.guard,
             spawner: parts.spawner,
             epoch: parts.epoch,
-            is_reopened: parts.is_reopened,
+            process_began: parts.process_began,
             began,
             context,
             runners: HashMap::new(),
             readers: HashMap::new(),
-            credits: HashMap::new(),
+            moved: BTreeSet::new(),
+            behind: BTreeSet::new(),
             wakes: BTreeSet::new(),
             late_order: VecDeque::new(),
             late_count: Arc::default(),
@@ -254,10 +259,14 @@ impl Engine {
             let wake = if has_more {
                 // Others on this thread get a chance between two turns.
                 tokio::task::yield_now().await;
+                if self.is_asked_to_stop(&stop) {
+                    self.begin_to_stop()?;
+                }
                 continue;
             } else {
                 let sleep = tokio::time::sleep(self.time_to_sleep());
                 let is_stopping = self.phase == Phase::Stopping;
+                let takes_commands = self.takes_commands();
                 tokio::select! {
                     changed = durable.changed() => match changed {
                         Ok(()) => Wake::Durable,
@@ -265,7 +274,9 @@ impl Engine {
                     },
                     Some(report) = self.reports.recv() => Wake::Report(report),
                     Some(internal) = self.events.recv() => Wake::Internal(internal),
-                    Some(command) = self.commands.recv() => Wake::Command(command),
+                    Some(command) = self.commands.recv(), if takes_commands => {
+                        Wake::Command(command)
+                    }
                     _ = stop.wait_for(|stop| *stop), if !is_stopping => Wake::Stop,
                     () = sleep => Wake::Clock,
                 }
@@ -273,6 +284,10 @@ impl Engine {
             self.take(wake)?;
         }
         Ok(())
+    }
+
+    fn is_asked_to_stop(&self, stop: &watch::Receiver<bool>) -> bool {
+        matches!(self.phase, Phase::Held | Phase::Running) && *stop.borrow()
     }
 
     fn take(&mut self, wake: Wake) -> Result<(), StoreError> {
@@ -301,6 +316,9 @@ impl Engine {
             self.internal(internal)?;
         }
         for _ in 0..INPUTS_PER_TURN {
+            if !self.takes_commands() {
+                break;
+            }
             let Ok(command) = self.commands.try_recv() else {
                 break;
             };
@@ -316,7 +334,7 @@ impl Engine {
 
     fn internal(&mut self, internal: Internal) -> Result<(), StoreError> {
         match internal {
-            Internal::ReadBehind { topic, result } => self.take_read_behind(topic, result?),
+            Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
             Internal::Checkpointed(result) => self.checkpointed(result),
         }
     }
@@ -335,17 +353,5 @@ impl Engine {
         let wake = self.wakes.first().map(|(at, _)| *at);
         let next = wake.into_iter().chain(self.upkeep.next()).min();
         next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX)
-    }
-
-    /// Begins where the view stands: makes a runner for each subscription and takes care of what was in flight when the
-    /// server ended.
-    fn take_up(&mut self) -> Result<(), StoreError> {
-        self.match_readers_to_catalog();
-        let ids: Vec<_> = self.view.catalog().subscriptions().map(|s| s.id).collect();
-        for id in ids {
-            self.add_runner(id)?;
-            self.take_up_in_flight(id)?;
-        }
-        Ok(())
     }
 }

@@ -55,6 +55,8 @@ pub enum GridState {
 /// How long after a failure the store is opened again; doubles up to [`REOPEN_DELAY_MAX`].
 const REOPEN_DELAY: Duration = Duration::from_millis(100);
 const REOPEN_DELAY_MAX: Duration = Duration::from_secs(5);
+/// After so long a time the next failure is a new one.
+const SERVED_WELL: Duration = Duration::from_secs(60);
 /// Bytes of log that are folded at a time while opening.
 const REPLAY_BYTES: usize = 8 * 1024 * 1024;
 
@@ -67,6 +69,8 @@ pub struct Grid {
     spawner: Handle,
     /// One clock for the life of the process; begins at the first opened store's highest time.
     clock: Arc<OnceLock<SystemClock>>,
+    /// When the store was opened first.
+    began: OnceLock<Timestamp>,
 }
 
 impl Grid {
@@ -84,6 +88,7 @@ impl Grid {
             guard,
             spawner,
             clock: Arc::new(OnceLock::new()),
+            began: OnceLock::new(),
         }
     }
 
@@ -109,10 +114,14 @@ impl Grid {
         let mut delay = REOPEN_DELAY;
         let mut has_served = false;
         loop {
+            let opened = self.now();
             let error = match self.serve_once(state, stop.clone(), &mut has_served) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
+            if self.now().since(opened) > SERVED_WELL {
+                delay = REOPEN_DELAY;
+            }
             state.send_replace(GridState::Opening);
             if !has_served || !may_pass(&error) {
                 return Err(error);
@@ -140,7 +149,7 @@ impl Grid {
                 path: "the engine".into(),
                 source,
             })?;
-        let (log, parts) = self.open(*has_served)?;
+        let (log, parts) = self.open()?;
         let result = runtime.block_on(async {
             let mut settings = self.options.engine.clone();
             settings.starts_held &= !*has_served;
@@ -154,8 +163,15 @@ impl Grid {
         result
     }
 
+    /// The time; only once the store was opened.
+    fn now(&self) -> Timestamp {
+        self.clock
+            .get()
+            .map_or(Timestamp::ZERO, |clock| clock.now().timestamp)
+    }
+
     /// Opens log and view, and folds what the view has not seen.
-    fn open(&self, is_reopened: bool) -> Result<(Arc<Log>, Parts), StoreError> {
+    fn open(&self) -> Result<(Arc<Log>, Parts), StoreError> {
         let disk = RealDisk::new(&self.options.data).map_err(|source| StoreError::Io {
             doing: "open",
             path: self.options.data.display().to_string(),
@@ -177,7 +193,6 @@ impl Grid {
         let table = Arc::new(LsmTable::open(&self.options.data.join("view"))?);
         let view_options = ViewOptions {
             store_id,
-            epoch,
             terminal_records_max: self.options.terminal_records_max,
         };
         let mut view = View::open(table, disk.as_ref(), view_options)?;
@@ -208,7 +223,7 @@ impl Grid {
             store_id,
             epoch,
             spawner: self.spawner.clone(),
-            is_reopened,
+            process_began: *self.began.get_or_init(|| self.now()),
         };
         Ok((log, parts))
     }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use http::uri::{InvalidUri, PathAndQuery};
+
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
@@ -16,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) subscription_name: String,
     pub(crate) target: Target,
     /// Path and query of the endpoint, sent unchanged (ED-121).
-    pub(crate) path_and_query: http::uri::PathAndQuery,
+    pub(crate) path_and_query: PathAndQuery,
     pub(crate) kind: DestinationKind,
     pub(crate) policy: RetryPolicy,
     pub(crate) overrides: Overrides,
@@ -43,9 +45,8 @@ impl Plan {
         let Destination::WebHook { endpoint_url } = &subscription.spec.destination;
         let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
         let target = Target::from_url(&url).map_err(|e| refused(e.to_string()))?;
-        let path_and_query = url[url::Position::BeforePath..url::Position::AfterQuery]
-            .parse()
-            .map_err(|e: http::uri::InvalidUri| refused(e.to_string()))?;
+        let path_and_query =
+            path_and_query(endpoint_url.as_str(), &url).map_err(|e| refused(e.to_string()))?;
         let filters = subscription
             .filters
             .iter()
@@ -77,5 +78,45 @@ impl Plan {
             .rev()
             .find(|(from_seq, _)| *from_seq <= seq);
         version.is_some_and(|(_, filter)| filter.matches(event_type, subject).is_ok())
+    }
+}
+
+/// Path and query as they were declared (ED-121). Only characters that no request line can carry are escaped, as `url` does.
+fn path_and_query(declared: &str, url: &url::Url) -> Result<PathAndQuery, InvalidUri> {
+    let behind_scheme = declared
+        .split_once("://")
+        .map_or(declared, |(_, rest)| rest);
+    let raw = behind_scheme
+        .find(['/', '?'])
+        .map_or("/", |at| &behind_scheme[at..]);
+    let raw = if raw.starts_with('?') {
+        format!("/{raw}")
+    } else {
+        raw.to_owned()
+    };
+    raw.parse()
+        .or_else(|_| url[url::Position::BeforePath..url::Position::AfterQuery].parse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_and_query_go_out_as_declared() {
+        let rows = [
+            ("https://a.example", "/"),
+            (
+                "https://a.example/hook?code=a'b+c/d==",
+                "/hook?code=a'b+c/d==",
+            ),
+            ("https://a.example?code=1", "/?code=1"),
+            ("https://a.example/a/../b?x=%7e", "/a/../b?x=%7e"),
+        ];
+        for (declared, sent) in rows {
+            let url = url::Url::parse(declared).unwrap();
+            let found = path_and_query(declared, &url).unwrap();
+            assert_eq!(found.as_str(), sent, "{declared}");
+        }
     }
 }

@@ -23,6 +23,7 @@ use hedgerow_store::record::{IN_FLIGHT, Progress};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, DueDelivery};
 use tokio::task::AbortHandle;
 
+use crate::endpoints::Seat;
 use crate::plan::Plan;
 
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
@@ -48,7 +49,13 @@ pub(crate) struct Runner {
     /// Every row of the due index up to here is in `due`; rows behind it are only in the view.
     horizon: DueKey,
     flights: HashMap<u64, Flight>,
+    /// A delivery that ends without having been attempted, while its event is read. Nothing behind it is attempted for the
+    /// first time before it has ended: the cursor passes events in their order.
+    unbegun: Option<u64>,
     late: HashMap<u64, Late>,
+    /// Late exchanges in the order in which they timed out; those that closed since are among them.
+    late_order: VecDeque<(u64, u16)>,
+    late_open: usize,
     /// Successes whose record is not durable yet: what a crash would send again.
     pub(crate) unsettled_successes: u64,
     /// Whether it stands in the queue of its endpoint.
@@ -78,6 +85,8 @@ pub(crate) struct Next {
 pub(crate) struct Flight {
     /// Whether it is an attempt.
     pub(crate) is_attempt: bool,
+    /// Its leave; an event that is read because of a crash has none.
+    pub(crate) seat: Option<Seat>,
     /// With this attempt counted; `None` if the delivery ends without one.
     pub(crate) progress: Option<Progress>,
     /// The row it stands under in the view once its start is folded: [`IN_FLIGHT`], or the due time of a delivery that
@@ -106,6 +115,14 @@ pub(crate) struct LateExchange {
     pub(crate) _counted: Arc<()>,
 }
 
+/// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
+const LATE_ORDER_SLACK: usize = 64;
+
+fn is_open(late: &HashMap<u64, Late>, seq: u64, attempt: u16) -> bool {
+    late.get(&seq)
+        .is_some_and(|late| late.exchanges.iter().any(|open| open.attempt == attempt))
+}
+
 impl Runner {
     pub(crate) fn new(id: SubscriptionId, topic: TopicId, plan: Arc<Plan>, read_to: u64) -> Self {
         Self {
@@ -117,7 +134,10 @@ impl Runner {
             due: BTreeMap::new(),
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
+            unbegun: None,
             late: HashMap::new(),
+            late_order: VecDeque::new(),
+            late_open: 0,
             unsettled_successes: 0,
             is_queued: false,
         }
@@ -140,9 +160,19 @@ impl Runner {
 
     /// The first event that was not attempted yet and may have to be.
     pub(crate) fn cursor(&self) -> u64 {
+        let first = self
+            .waiting
+            .front()
+            .map_or(self.read_to, |waiting| waiting.seq);
+        self.unbegun.map_or(first, |unbegun| unbegun.min(first))
+    }
+
+    /// The first delivery that may be attempted for the first time.
+    fn first_waiting(&self) -> Option<Waiting> {
         self.waiting
             .front()
-            .map_or(self.read_to, |waiting| waiting.seq)
+            .copied()
+            .filter(|_| self.unbegun.is_none())
     }
 
     /// Takes the delivery that has been due for longest, if one is due.
@@ -153,8 +183,7 @@ impl Runner {
             .map(|(key, _)| *key)
             .filter(|key| key.0 <= now);
         let first = self
-            .waiting
-            .front()
+            .first_waiting()
             .map(|waiting| (waiting.published, waiting.seq));
         let is_retry = match (retry, first) {
             (None, None) => return None,
@@ -182,11 +211,7 @@ impl Runner {
 
     /// Whether something is due now.
     pub(crate) fn has_next(&self, now: Timestamp) -> bool {
-        !self.waiting.is_empty()
-            || self
-                .due
-                .first_key_value()
-                .is_some_and(|(key, _)| key.0 <= now)
+        self.first_waiting().is_some() || self.next_due().is_some_and(|due| due <= now)
     }
 
     /// When the next delivery in memory is due.
@@ -247,19 +272,23 @@ impl Runner {
     }
 
     pub(crate) fn late_exchanges(&self) -> usize {
-        self.late.values().map(|late| late.exchanges.len()).sum()
+        self.late_open
     }
 
     /// Notes that an attempt runs.
     pub(crate) fn take_off(&mut self, seq: u64, flight: Flight) {
         if let Some(late) = self.late.get_mut(&seq) {
-            late.row = IN_FLIGHT;
+            late.row = flight.row.unwrap_or(IN_FLIGHT);
+        }
+        if flight.row.is_none() {
+            self.unbegun = Some(seq);
         }
         self.flights.insert(seq, flight);
     }
 
     /// The attempt of this delivery ended.
     pub(crate) fn land(&mut self, seq: u64) -> Option<Flight> {
+        self.unbegun = self.unbegun.filter(|unbegun| *unbegun != seq);
         self.flights.remove(&seq)
     }
 
@@ -275,6 +304,7 @@ impl Runner {
 
     /// Everything in flight, for ending it.
     pub(crate) fn land_all(&mut self) -> Vec<(u64, Flight)> {
+        self.unbegun = None;
         let mut flights: Vec<_> = self.flights.drain().collect();
         flights.sort_unstable_by_key(|(seq, _)| *seq);
         flights
@@ -289,37 +319,59 @@ impl Runner {
 
     /// Keeps the exchange of an attempt that timed out open (ED-178). `row` is where the delivery stands now.
     pub(crate) fn keep_open(&mut self, seq: u64, exchange: LateExchange, row: Timestamp) {
+        self.late_order.push_back((seq, exchange.attempt));
+        self.late_open += 1;
         let late = self.late.entry(seq).or_insert_with(|| Late {
             exchanges: Vec::new(),
             row,
         });
         late.row = row;
         late.exchanges.push(exchange);
+        if self.late_order.len() > 2 * self.late_open + LATE_ORDER_SLACK {
+            let late = &self.late;
+            self.late_order
+                .retain(|(seq, attempt)| is_open(late, *seq, *attempt));
+        }
     }
 
-    /// A late exchange of the delivery closed without a success, or is to be ended. Returns whether there was one.
-    pub(crate) fn close_late(&mut self, seq: u64, attempt: u16) -> bool {
+    /// A late exchange of the delivery closed without a success, or is to be ended.
+    pub(crate) fn close_late(&mut self, seq: u64, attempt: u16) {
         let Some(late) = self.late.get_mut(&seq) else {
-            return false;
+            return;
         };
         let Some(at) = late
             .exchanges
             .iter()
             .position(|exchange| exchange.attempt == attempt)
         else {
-            return false;
+            return;
         };
         late.exchanges.swap_remove(at).abort.abort();
+        self.late_open -= 1;
         if late.exchanges.is_empty() {
             self.late.remove(&seq);
         }
-        true
+    }
+
+    /// Whether this exchange is open after its timeout.
+    pub(crate) fn is_open_late(&self, seq: u64, attempt: u16) -> bool {
+        is_open(&self.late, seq, attempt)
+    }
+
+    /// Ends the exchange that timed out first of those that are open.
+    pub(crate) fn close_oldest_late(&mut self) {
+        while let Some((seq, attempt)) = self.late_order.pop_front() {
+            if self.is_open_late(seq, attempt) {
+                return self.close_late(seq, attempt);
+            }
+        }
     }
 
     /// A late exchange succeeded: takes the delivery off and returns the row it stands under, `None` if it is final
     /// already. Its other late exchanges are ended.
     pub(crate) fn settle_late(&mut self, seq: u64, attempt: u16) -> Option<Timestamp> {
         let late = self.late.remove(&seq)?;
+        self.late_open -= late.exchanges.len();
         let others = late
             .exchanges
             .iter()
@@ -335,6 +387,7 @@ impl Runner {
     /// The delivery is final: nobody waits for its late exchanges any more.
     pub(crate) fn end_late(&mut self, seq: u64) {
         if let Some(late) = self.late.remove(&seq) {
+            self.late_open -= late.exchanges.len();
             late.exchanges
                 .iter()
                 .for_each(|exchange| exchange.abort.abort());
@@ -343,14 +396,10 @@ impl Runner {
 
     /// Ends every late exchange.
     pub(crate) fn end_all_late(&mut self) {
+        self.late_open = 0;
+        self.late_order.clear();
         let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
         exchanges.for_each(|exchange| exchange.abort.abort());
-    }
-
-    /// The oldest late exchange: that of the earliest event.
-    pub(crate) fn oldest_late(&self) -> Option<(u64, u16)> {
-        let seq = *self.late.keys().min()?;
-        Some((seq, self.late[&seq].exchanges.first()?.attempt))
     }
 
     /// The deliveries in flight, in no order.

@@ -3,7 +3,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// For the store, the listener, standard streams and whatever libraries open.
+/// For the view's table, the listener, standard streams and whatever libraries open.
 const RESERVE: usize = 128;
 /// Fewer connections than this on a side would be no server.
 const SHARE_MIN: usize = 32;
@@ -14,11 +14,13 @@ const UNLIMITED: usize = 1 << 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptors {
     max: usize,
+    /// Kept for the store and whatever libraries open.
+    reserve: usize,
 }
 
 impl Descriptors {
-    /// Raises the limit as far as the system allows.
-    pub fn raise() -> Self {
+    /// Raises the limit as far as the system allows. The store opens up to `segments` files of its log.
+    pub fn raise(segments: usize) -> Self {
         let limit = getrlimit(Resource::Nofile);
         if limit.current != limit.maximum {
             let raised = Rlimit {
@@ -31,7 +33,10 @@ impl Descriptors {
         }
         let current = getrlimit(Resource::Nofile).current;
         let max = current.map_or(UNLIMITED, |max| usize::try_from(max).unwrap_or(UNLIMITED));
-        Self { max }
+        Self {
+            max,
+            reserve: RESERVE + segments,
+        }
     }
 
     /// Connections of publishers and admins: two fifths of what can be had, at most `wanted`.
@@ -44,8 +49,13 @@ impl Descriptors {
         self.share(3, "delivery.connections_max", wanted)
     }
 
+    /// Exchanges that may stay open after their timeout: a quarter of the limit, at most `wanted` (ED-180).
+    pub fn late_exchanges_max(self, wanted: usize) -> usize {
+        wanted.min(self.max / 4)
+    }
+
     fn share(self, fifths: usize, setting: &str, wanted: usize) -> usize {
-        let share = (self.max.saturating_sub(RESERVE) / 5 * fifths).max(SHARE_MIN);
+        let share = (self.max.saturating_sub(self.reserve) / 5 * fifths).max(SHARE_MIN);
         if share < wanted {
             tracing::info!(
                 setting,
@@ -60,7 +70,7 @@ impl Descriptors {
 
 #[cfg(test)]
 mod tests {
-    use super::Descriptors;
+    use super::{Descriptors, RESERVE};
 
     #[test]
     fn shares_leave_the_reserve() {
@@ -70,9 +80,17 @@ mod tests {
             (64, 32, 32),
             (0, 32, 32),
         ] {
-            let descriptors = Descriptors { max };
+            let descriptors = Descriptors {
+                max,
+                reserve: RESERVE,
+            };
             assert_eq!(descriptors.inbound_max(4096), inbound, "{max}");
             assert_eq!(descriptors.outbound_max(10_000), outbound, "{max}");
+            assert_eq!(
+                descriptors.late_exchanges_max(10_000),
+                10_000.min(max / 4),
+                "{max}"
+            );
         }
     }
 }

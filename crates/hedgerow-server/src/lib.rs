@@ -41,4 +41,3 @@ pub use crate::public_url::PublicUrl;
 pub use crate::server::{Server, ServerError, ServerOptions};
 pub use hedgerow_delivery::note::{AttemptNote, NoteNext};
 pub use hedgerow_store::catalog::TopicKeys;
-pub use hedgerow_store::failpoint::NAMES as FAILPOINT_NAMES;

@@ -121,7 +121,10 @@ impl Server {
         if !address.ip().is_loopback() && !config.insecure_http {
             return Err(ServerError::Insecure { address });
         }
-        let descriptors = Descriptors::raise();
+        let segments = config.store.bytes_max / u64::from(config.store.segment_bytes);
+        let segments = usize::try_from(segments).unwrap_or(usize::MAX);
+        let descriptors =
+            Descriptors::raise(segments.saturating_add(config.store.free_segments_max));
         let listen = |source| ServerError::Listen { address, source };
         let socket = TcpListener::bind(address).await.map_err(listen)?;
         let local_address = socket.local_addr().map_err(listen)?;
@@ -132,6 +135,7 @@ impl Server {
         let (stop_engine, stop) = watch::channel(false);
         let engine = EngineSettings {
             starts_held: options.starts_held,
+            late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
         };
         let engine_ended = start_engine(&config, engine, &client, guard, state, stop)?;

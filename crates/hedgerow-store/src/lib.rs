@@ -122,6 +122,17 @@ pub struct Group {
     pub bytes: usize,
 }
 
+/// What a record that is no events takes beside its own size: the list in it.
+const RECORD_LIST_BYTES: usize = 128;
+
+impl Group {
+    /// About how much memory it takes: its buffer and its decoded records.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes + self.records.len() * (size_of::<Record>() + RECORD_LIST_BYTES)
+    }
+}
+
 /// One event as read back.
 #[derive(Debug, Clone)]
 pub struct StoredEvent {

@@ -15,6 +15,9 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::Change;
+use crate::error::StoreError;
+
 pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
 
 /// The number that stands for a record's kind on disk.
@@ -56,8 +59,8 @@ pub enum Record {
     Read(Read),
     /// A change of what users declared.
     Catalog(CatalogChange),
-    /// The server stopped in order: no attempt was running. Resets crash counts (ED-190).
-    CleanStop,
+    /// The server stopped in order.
+    CleanStop(CleanStop),
 }
 
 /// EVENTS: the events of one publish request, all or none.
@@ -225,6 +228,13 @@ pub struct Read {
     pub laggards: Vec<(SubscriptionId, u64)>,
 }
 
+/// CLEAN STOP: the server stopped in order, and no attempt was running. Resets crash counts (ED-190).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CleanStop {
+    /// The store epoch that ended so.
+    pub epoch: u32,
+}
+
 /// CATALOG: a change of what users declared, as JSON (see [`crate::catalog`]). Its place in the log is the position
 /// from which it holds (design D2).
 #[derive(Debug, Clone, PartialEq)]
@@ -233,4 +243,16 @@ pub struct CatalogChange {
     pub revision: u64,
     /// The change.
     pub json: Bytes,
+}
+
+impl CatalogChange {
+    /// The change.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`] if it cannot be read: only a newer version can have written it.
+    pub fn change(&self) -> Result<Change, StoreError> {
+        serde_json::from_slice(&self.json).map_err(|error| StoreError::Newer {
+            what: format!("a catalog change ({error})"),
+        })
+    }
 }

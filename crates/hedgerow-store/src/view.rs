@@ -51,11 +51,12 @@ pub struct View {
     saved_revision: u64,
     topics: BTreeMap<TopicId, TopicRow>,
     subscriptions: BTreeMap<SubscriptionId, SubscriptionState>,
+    /// The subscriptions of each topic.
+    members: BTreeMap<TopicId, Vec<SubscriptionId>>,
     /// Gone subscriptions whose rows are still in the table.
     forgotten: BTreeSet<SubscriptionId>,
     changed: ChangedRows,
     store_id: [u8; 16],
-    epoch: u32,
     clean_epoch: u32,
     mark: Mark,
     group: u64,
@@ -86,7 +87,8 @@ impl SubscriptionState {
 struct ChangedRows {
     topics: BTreeSet<TopicId>,
     subscriptions: BTreeSet<SubscriptionId>,
-    forgotten_done: Vec<SubscriptionId>,
+    /// Gone since, or all their rows removed since.
+    forgotten: BTreeSet<SubscriptionId>,
 }
 
 /// A delivery that is due at a time.
@@ -110,8 +112,6 @@ pub const BEHIND_IN_FLIGHT: (Timestamp, u64) = (IN_FLIGHT, u64::MAX);
 pub struct ViewOptions {
     /// The store's id: a view of another store is refused.
     pub store_id: [u8; 16],
-    /// The store's epoch, which crash counts are kept by.
-    pub epoch: u32,
     /// How many terminal records are kept; the oldest go first.
     pub terminal_records_max: u64,
 }
@@ -158,7 +158,7 @@ impl View {
             Record::Dead(dead) => self.fold_dead(dead),
             Record::Read(read) => self.fold_read(read),
             Record::Catalog(change) => return self.fold_catalog(change),
-            Record::CleanStop => self.clean_epoch = self.epoch,
+            Record::CleanStop(stop) => self.clean_epoch = stop.epoch,
         }
         Ok(())
     }
@@ -284,10 +284,10 @@ impl View {
     }
 
     fn fold_events(&mut self, events: &Events) {
-        let row = self.topics.entry(events.topic).or_insert(TopicRow {
-            next_seq: 1,
-            read_to: 1,
-        });
+        // Its topic may have been deleted while it was on its way.
+        let Some(row) = self.topics.get_mut(&events.topic) else {
+            return;
+        };
         row.next_seq = events.first_seq + u64::from(events.packed.count());
         self.changed.topics.insert(events.topic);
     }
@@ -378,37 +378,30 @@ impl View {
     }
 
     fn fold_read(&mut self, read: &Read) {
-        let row = self.topics.entry(read.topic).or_insert(TopicRow {
-            next_seq: 1,
-            read_to: 1,
-        });
+        let Some(row) = self.topics.get_mut(&read.topic) else {
+            return;
+        };
         row.read_to = read.read_to;
         self.changed.topics.insert(read.topic);
         let laggards: BTreeMap<_, _> = read.laggards.iter().copied().collect();
-        for (id, state) in &mut self.subscriptions {
+        for id in self.members.get(&read.topic).into_iter().flatten() {
+            let Some(state) = self.subscriptions.get_mut(id) else {
+                continue;
+            };
             // A subscription that was created while this record was queued stands ahead of it, and stays there.
             let is_ahead = state.row.cursor.is_some_and(|cursor| cursor > read.read_to);
             let cursor = laggards.get(id).copied();
-            if state.topic == Some(read.topic) && !is_ahead && state.row.cursor != cursor {
+            if !is_ahead && state.row.cursor != cursor {
                 state.row.cursor = cursor;
                 self.changed.subscriptions.insert(*id);
             }
-        }
-        let subscriptions: Vec<_> = self
-            .catalog
-            .subscriptions_of(read.topic)
-            .map(|subscription| subscription.id)
-            .collect();
-        for id in subscriptions {
-            self.catalog.forget_filters_before(id, self.cursor(id));
+            let stands_at = state.row.cursor.unwrap_or(read.read_to);
+            self.catalog.forget_filters_before(*id, stands_at);
         }
     }
 
     fn fold_catalog(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
-        let change: Change =
-            serde_json::from_slice(&record.json).map_err(|error| StoreError::Newer {
-                what: format!("a catalog change cannot be read ({error})"),
-            })?;
+        let change = record.change()?;
         match &change {
             Change::TopicCreated { id, .. } => {
                 self.topics.insert(
@@ -420,9 +413,14 @@ impl View {
                 );
                 self.changed.topics.insert(*id);
             }
+            Change::TopicDeleted { id } => {
+                self.topics.remove(id);
+                self.changed.topics.insert(*id);
+            }
             Change::SubscriptionCreated { id, topic, .. } => {
+                let cursor = Some(self.next_seq(*topic));
                 let row = SubscriptionRow {
-                    cursor: Some(self.next_seq(*topic)),
+                    cursor,
                     ..Default::default()
                 };
                 let state = SubscriptionState {
@@ -431,15 +429,16 @@ impl View {
                     open: OpenSet::default(),
                 };
                 self.subscriptions.insert(*id, state);
+                self.members.entry(*topic).or_default().push(*id);
                 self.changed.subscriptions.insert(*id);
             }
-            _ => {}
+            Change::TopicKeysChanged { .. }
+            | Change::SubscriptionUpdated { .. }
+            | Change::SubscriptionDeleted { .. } => {}
         }
         let topics = &self.topics;
-        let gone = self.catalog.apply(change, |topic| {
-            topics.get(&topic).map_or(1, |row| row.next_seq)
-        });
-        for id in gone {
+        let next_seq = |topic| topics.get(&topic).map_or(1, |row| row.next_seq);
+        for id in self.catalog.apply(change, next_seq) {
             self.forget(id);
         }
         Ok(())
@@ -447,9 +446,13 @@ impl View {
 
     /// The subscription is gone: its rows are removed bit by bit, at checkpoints.
     fn forget(&mut self, id: SubscriptionId) {
-        self.subscriptions.remove(&id);
+        let topic = self.subscriptions.remove(&id).and_then(|state| state.topic);
+        if let Some(members) = topic.and_then(|topic| self.members.get_mut(&topic)) {
+            members.retain(|member| *member != id);
+        }
         self.changed.subscriptions.insert(id);
         self.forgotten.insert(id);
+        self.changed.forgotten.insert(id);
     }
 
     fn put_due(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, progress: &Progress) {
@@ -475,11 +478,11 @@ impl Liveness for View {
         if self.read_to(topic) <= *seqs.end() {
             return true;
         }
-        self.catalog.subscriptions_of(topic).any(|subscription| {
-            self.cursor(subscription.id) <= *seqs.end()
+        self.members.get(&topic).into_iter().flatten().any(|id| {
+            self.cursor(*id) <= *seqs.end()
                 || self
                     .subscriptions
-                    .get(&subscription.id)
+                    .get(id)
                     .is_some_and(|state| state.open.intersects(seqs.clone()))
         })
     }

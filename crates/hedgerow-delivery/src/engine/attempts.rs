@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use hedgerow_core::credit::Signal;
+use hedgerow_core::limits;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
@@ -15,7 +16,8 @@ use hedgerow_store::view::{DueDelivery, FIRST_IN_FLIGHT};
 
 use super::{Engine, Phase};
 use crate::attempt::{self, Job, Report, ReportKind};
-use crate::runner::{Flight, Next};
+use crate::endpoints::Seat;
+use crate::runner::{Flight, Next, Runner};
 
 /// A delivery that ends undelivered.
 pub(super) struct Ending {
@@ -55,34 +57,30 @@ impl Engine {
 
     /// Starts attempts until nobody may start one.
     pub(super) fn start_attempts(&mut self) -> Result<(), StoreError> {
-        while self.phase == Phase::Running && self.credits.len() < self.settings.attempts_max {
-            let Some((id, credit)) = self.endpoints.next_turn() else {
+        while self.may_start_one() {
+            let Some((id, seat)) = self.endpoints.next_turn() else {
                 break;
             };
             let now = self.clock.now();
-            let Some(runner) = self.runners.get_mut(&id) else {
+            let next = self.runners.get_mut(&id).and_then(|runner| {
+                runner.is_queued = false;
+                Some((Arc::clone(&runner.plan), runner.take_next(now.timestamp)?))
+            });
+            let Some((plan, next)) = next else {
+                self.endpoints.release(seat, Signal::Neutral);
                 continue;
             };
-            runner.is_queued = false;
-            let plan = Arc::clone(&runner.plan);
-            let Some(next) = runner.take_next(now.timestamp) else {
-                self.endpoints
-                    .release(&plan.target, credit, Signal::Neutral);
-                continue;
-            };
-            if next.progress.is_none()
-                && let Some(reader) = self.readers.get_mut(&runner.topic)
-            {
-                reader.is_moved = true;
+            if next.progress.is_none() {
+                self.moved
+                    .extend(self.runners.get(&id).map(|runner| runner.topic));
             }
             // What became due while the server was away is due now (ED-208), and judged by that time.
             let due = retry::after_restart(next.due, self.began.max(next.published));
-            // Reading an expired event takes the turn's credit too: so that is bounded as attempts are.
-            self.credits.insert((id, next.seq), credit);
+            // Reading an expired event takes a seat too: so that is bounded as attempts are.
             if retry::is_expired(&plan.policy, next.published, due) {
-                self.expire(id, &next);
+                self.expire(id, &next, seat);
             } else {
-                self.start(id, &next, now)?;
+                self.start(id, &next, seat, now)?;
             }
             self.queue_if_ready(id);
             self.plan_wake(id)?;
@@ -90,7 +88,19 @@ impl Engine {
         Ok(())
     }
 
-    fn start(&mut self, id: SubscriptionId, next: &Next, now: Now) -> Result<(), StoreError> {
+    fn may_start_one(&self) -> bool {
+        self.phase == Phase::Running
+            && self.endpoints.taken() < self.settings.attempts_max
+            && self.store.usage().queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX
+    }
+
+    fn start(
+        &mut self,
+        id: SubscriptionId,
+        next: &Next,
+        seat: Seat,
+        now: Now,
+    ) -> Result<(), StoreError> {
         let progress = match next.progress {
             Some(before) => Progress {
                 attempts: before.attempts + 1,
@@ -118,9 +128,10 @@ impl Engine {
             subscription: id,
             deliveries: vec![delivery],
         }))?;
-        let Some(runner) = self.runners.get_mut(&id) else {
-            return Ok(());
-        };
+        let runner = self
+            .runners
+            .get_mut(&id)
+            .expect("a delivery was just taken from it");
         let job = Job {
             key: DeliveryKey {
                 subscription: id,
@@ -137,6 +148,7 @@ impl Engine {
             next.seq,
             Flight {
                 is_attempt: true,
+                seat: Some(seat),
                 progress: Some(progress),
                 row: Some(IN_FLIGHT),
                 is_settled: false,
@@ -147,8 +159,8 @@ impl Engine {
     }
 
     /// Ends a delivery whose time to live had passed when it was due (ED-203).
-    fn expire(&mut self, id: SubscriptionId, next: &Next) {
-        self.end_after_reading(&Ending {
+    fn expire(&mut self, id: SubscriptionId, next: &Next, seat: Seat) {
+        let ending = Ending {
             key: DeliveryKey {
                 subscription: id,
                 seq: next.seq,
@@ -156,15 +168,17 @@ impl Engine {
             row: next.progress.map(|_| next.due),
             reason: DeadLetterReason::TimeToLiveExceeded,
             progress: next.progress,
-        });
+        };
+        self.end_after_reading(&ending, Some(seat));
     }
 
     /// Ends a delivery without another attempt. Its event is read first: the terminal record names it.
-    fn end_after_reading(&mut self, ending: &Ending) {
+    fn end_after_reading(&mut self, ending: &Ending, seat: Option<Seat>) {
         let Ending { key, reason, .. } = *ending;
-        let Some(runner) = self.runners.get_mut(&key.subscription) else {
-            return;
-        };
+        let runner = self
+            .runners
+            .get_mut(&key.subscription)
+            .expect("a delivery was just taken from it");
         let position = Position {
             topic: runner.topic,
             seq: key.seq,
@@ -173,13 +187,17 @@ impl Engine {
         let task = self.spawner.spawn(async move {
             let kind = match attempt::read(&store, position).await {
                 Ok(event) => ReportKind::ReadToEnd { reason, event },
-                Err(error) => ReportKind::Unreadable(error),
+                Err(error) => ReportKind::Unreadable {
+                    attempt: None,
+                    error,
+                },
             };
             // The engine may be gone; then the delivery is found again after the restart.
             let _ = reports.send(Report { key, kind }).await;
         });
         let flight = Flight {
             is_attempt: false,
+            seat,
             progress: ending.progress,
             row: ending.row,
             is_settled: false,
@@ -197,7 +215,7 @@ impl Engine {
                 subscription: id,
                 seq,
             };
-            self.end_without_outcome(key, next, progress)?;
+            self.end_without_outcome(key, next, progress, None)?;
         }
         Ok(())
     }
@@ -205,7 +223,8 @@ impl Engine {
     /// What follows an attempt whose end nobody recorded, and what it is remembered as.
     fn after_lost_end(&self, id: SubscriptionId, progress: Progress) -> (retry::Next, Progress) {
         let policy = self.policy(id);
-        if self.is_reopened {
+        // An attempt of this process was ended by it when the store failed; one from before was lost in a crash.
+        if progress.last_attempt >= self.process_began {
             let next = retry::after_abort(&policy, progress.attempts, self.began);
             return (next, without_answer(progress, Outcome::Aborted));
         }
@@ -242,17 +261,22 @@ impl Engine {
         key: DeliveryKey,
         next: retry::Next,
         progress: Progress,
+        seat: Option<Seat>,
     ) -> Result<(), StoreError> {
         match next {
-            retry::Next::Due(due) => self.journal_due(key, due, progress)?,
+            retry::Next::Due(due) => {
+                self.journal_due(key, due, progress)?;
+                self.give_back(seat, Signal::Neutral);
+            }
             retry::Next::Dead(reason) => {
                 let row = Some(IN_FLIGHT);
-                self.end_after_reading(&Ending {
+                let ending = Ending {
                     key,
                     row,
                     reason,
                     progress: Some(progress),
-                });
+                };
+                self.end_after_reading(&ending, seat);
             }
         }
         Ok(())
@@ -266,41 +290,42 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let now = self.now();
         let policy = self.policy(id);
-        let Some(runner) = self.runners.get_mut(&id) else {
-            return Ok(());
-        };
-        let plan = Arc::clone(&runner.plan);
-        for (seq, flight) in runner.land_all() {
+        let flights = self
+            .runners
+            .get_mut(&id)
+            .map(Runner::land_all)
+            .unwrap_or_default();
+        for (seq, flight) in flights {
             if !flight.is_attempt {
                 // Its event is being read for its terminal record; that ends soon.
-                self.put_back(id, seq, flight);
+                self.take_off(id, seq, flight);
                 continue;
             }
             flight.abort.abort();
-            if let Some(credit) = self.credits.remove(&(id, seq)) {
-                self.endpoints
-                    .release(&plan.target, credit, Signal::Neutral);
-            }
             let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
+                self.give_back(flight.seat, Signal::Neutral);
                 continue;
             };
             let progress = without_answer(progress, outcome);
             let next = retry::after_abort(&policy, progress.attempts, now);
-            self.end_without_outcome(
-                DeliveryKey {
-                    subscription: id,
-                    seq,
-                },
-                next,
-                progress,
-            )?;
+            let key = DeliveryKey {
+                subscription: id,
+                seq,
+            };
+            self.end_without_outcome(key, next, progress, flight.seat)?;
         }
         Ok(())
     }
 
-    fn put_back(&mut self, id: SubscriptionId, seq: u64, flight: Flight) {
+    fn take_off(&mut self, id: SubscriptionId, seq: u64, flight: Flight) {
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.take_off(seq, flight);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, seat: Option<Seat>, signal: Signal) {
+        if let Some(seat) = seat {
+            self.endpoints.release(seat, signal);
         }
     }
 }

@@ -2,13 +2,11 @@
 //! are answered at once.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
 use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::outcome::Outcome;
-use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{Destination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
@@ -17,12 +15,7 @@ use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::view::{TerminalFilter, TerminalPage};
 
 use super::Engine;
-use super::reader::TopicReader;
-use crate::command::{
-    Answer, Command, CommandError, KeyName, PublishTopic, SubscriptionInfo, TerminalQuery,
-    TopicTable,
-};
-use crate::plan::Plan;
+use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -33,8 +26,8 @@ pub(super) struct Declarations {
     waiting: VecDeque<Command>,
 }
 
-/// Answers who asked for a change, once it holds.
-type Answered = Box<dyn FnOnce(&Engine) + Send>;
+/// Answers who asked for a change, once it holds or cannot be made.
+type Answered = Box<dyn FnOnce(Result<&Engine, CommandError>) + Send>;
 
 impl Engine {
     /// Does what was asked, or lets it wait for the change that is under way.
@@ -86,8 +79,17 @@ impl Engine {
                 revision,
                 json: Bytes::from(json),
             };
-            self.store.journal(Record::Catalog(record))?;
-            self.declarations.under_way = Some((revision, answered));
+            match self.store.journal(Record::Catalog(record)) {
+                Ok(()) => self.declarations.under_way = Some((revision, answered)),
+                Err(StoreError::TooLarge { bytes, bytes_max }) => {
+                    let message = format!(
+                        "the declaration takes {bytes} bytes, {bytes_max} are possible; declare less, or raise \
+                         store.segment_bytes"
+                    );
+                    answered(Err(CommandError::Limit(message)));
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -109,7 +111,8 @@ impl Engine {
                     id: topic.id,
                     keys: keys.clone(),
                 };
-                Some((change, Box::new(move |_| reply(answer, Ok(keys)))))
+                let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| keys)));
+                Some((change, answered))
             }
             Command::PutSubscription {
                 topic,
@@ -177,14 +180,8 @@ impl Engine {
             keys,
             created,
         };
-        let answered = Box::new(move |engine: &Engine| {
-            let topic = engine.view.catalog().topic(id).cloned();
-            reply(
-                answer,
-                topic
-                    .map(|topic| (topic, true))
-                    .ok_or(CommandError::Unavailable),
-            );
+        let answered: Answered = Box::new(move |made| {
+            reply(answer, made.and_then(|engine| engine.new_topic(id)));
         });
         Some((change, answered))
     }
@@ -245,17 +242,9 @@ impl Engine {
                 )
             }
         };
-        let answered = Box::new(move |engine: &Engine| {
-            let info = engine
-                .view
-                .catalog()
-                .subscription(id)
-                .map(|found| engine.info(found));
-            reply(
-                answer,
-                info.map(|info| (info, is_new))
-                    .ok_or(CommandError::Unavailable),
-            );
+        let answered: Answered = Box::new(move |made| {
+            let info = made.and_then(|engine| engine.info_of(id));
+            reply(answer, info.map(|info| (info, is_new)));
         });
         Some((change, answered))
     }
@@ -275,154 +264,34 @@ impl Engine {
 
     /// A change became durable: it holds from here on.
     pub(super) fn observe_declared(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
-        self.match_runners_to_catalog()?;
-        self.publish_topics();
+        self.follow_change(&record.change()?)?;
         if let Some((revision, answered)) = self.declarations.under_way.take() {
             assert!(
                 revision == record.revision,
                 "one change is under way at a time"
             );
-            answered(self);
+            answered(Ok(self));
         }
         self.next_change()
     }
 
-    /// Makes, renews and removes runners so that each declared subscription has one.
-    fn match_runners_to_catalog(&mut self) -> Result<(), StoreError> {
-        self.match_readers_to_catalog();
-        let mut gone: Vec<_> = self
-            .runners
-            .keys()
-            .filter(|id| self.view.catalog().subscription(**id).is_none())
-            .copied()
-            .collect();
-        gone.sort_unstable();
-        for id in gone {
-            self.remove_runner(id);
-        }
-        let declared: Vec<_> = self.view.catalog().subscriptions().cloned().collect();
-        for subscription in declared {
-            if self.runners.contains_key(&subscription.id) {
-                self.renew_plan(&subscription)?;
-            } else {
-                self.add_runner(subscription.id)?;
-            }
-        }
-        Ok(())
+    /// Whether another command may be taken: changes wait for each other, and not without bound.
+    pub(super) fn takes_commands(&self) -> bool {
+        self.declarations.waiting.len() < limits::CHANGES_WAITING_MAX
     }
 
-    /// Makes the runner of a subscription, at its cursor.
-    pub(super) fn add_runner(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
-        let Some(subscription) = self.view.catalog().subscription(id) else {
-            return Ok(());
-        };
-        let Some(topic) = self.view.catalog().topic(subscription.topic) else {
-            return Ok(());
-        };
-        let plan = match Plan::new(topic, subscription) {
-            Ok(plan) => Arc::new(plan),
-            Err(error) => {
-                tracing::error!(%error, "subscription is not delivered to; update its endpoint");
-                return Ok(());
-            }
-        };
-        let topic = subscription.topic;
-        let cursor = self.view.cursor(id);
-        self.runners
-            .insert(id, Runner::new(id, topic, plan, cursor));
-        if let Some(reader) = self.readers.get_mut(&topic) {
-            reader.subscriptions.insert(id);
-            if cursor < reader.head {
-                reader.behind.insert(id);
-                reader.is_moved = true;
-            }
-        }
-        self.plan_wake(id)
+    fn new_topic(&self, id: TopicId) -> Result<(Topic, bool), CommandError> {
+        let topic = self.view.catalog().topic(id).cloned();
+        topic
+            .map(|topic| (topic, true))
+            .ok_or(CommandError::Unavailable)
     }
 
-    /// Makes and removes readers so that each topic has one, subscribed to or not: a topic whose events nobody reads
-    /// must not keep its part of the log.
-    pub(super) fn match_readers_to_catalog(&mut self) {
-        let catalog = self.view.catalog();
-        self.readers
-            .retain(|topic, _| catalog.topic(*topic).is_some());
-        for topic in catalog.topics() {
-            let head = self.view.next_seq(topic.id);
-            let is_moved = self.view.read_to(topic.id) < head;
-            self.readers
-                .entry(topic.id)
-                .or_insert_with(|| TopicReader::new(head, is_moved));
-        }
-    }
-
-    fn remove_runner(&mut self, id: SubscriptionId) {
-        let Some(mut runner) = self.runners.remove(&id) else {
-            return;
-        };
-        for (seq, flight) in runner.land_all() {
-            flight.abort.abort();
-            if let Some(credit) = self.credits.remove(&(id, seq)) {
-                let neutral = hedgerow_core::credit::Signal::Neutral;
-                self.endpoints.release(&runner.plan.target, credit, neutral);
-            }
-        }
-        runner.end_all_late();
-        self.endpoints.leave(&runner.plan.target, id);
-        if let Some(reader) = self.readers.get_mut(&runner.topic) {
-            reader.subscriptions.remove(&id);
-            reader.behind.remove(&id);
-        }
-    }
-
-    /// Takes over what changed. Attempts to another endpoint than the present one are ended (ED-189).
-    fn renew_plan(&mut self, subscription: &Subscription) -> Result<(), StoreError> {
-        let id = subscription.id;
-        let Some(topic) = self.view.catalog().topic(subscription.topic) else {
-            return Ok(());
-        };
-        let plan = match Plan::new(topic, subscription) {
-            Ok(plan) => Arc::new(plan),
-            Err(error) => {
-                tracing::error!(%error, "subscription keeps its former endpoint");
-                return Ok(());
-            }
-        };
-        let Some(runner) = self.runners.get(&id) else {
-            return Ok(());
-        };
-        if !runner.plan.is_same_endpoint(&plan) {
-            let former = runner.plan.target.clone();
-            self.abort_flights(id, Outcome::Canceled)?;
-            self.endpoints.leave(&former, id);
-            if let Some(runner) = self.runners.get_mut(&id) {
-                runner.is_queued = false;
-            }
-        }
-        if let Some(runner) = self.runners.get_mut(&id) {
-            runner.plan = plan;
-        }
-        self.queue_if_ready(id);
-        Ok(())
-    }
-
-    /// Tells publishers which topics there are.
-    pub(super) fn publish_topics(&self) {
-        let table: TopicTable = self
-            .view
-            .catalog()
-            .topics()
-            .map(|topic| {
-                let name = topic.name.as_str();
-                let keys = topic.keys.clone();
-                let entry = PublishTopic {
-                    id: topic.id,
-                    name: name.to_owned(),
-                    keys,
-                };
-                (name.to_ascii_lowercase(), entry)
-            })
-            .collect();
-        self.topics.send_replace(Arc::new(table));
+    fn info_of(&self, id: SubscriptionId) -> Result<SubscriptionInfo, CommandError> {
+        let found = self.view.catalog().subscription(id);
+        found
+            .map(|found| self.info(found))
+            .ok_or(CommandError::Unavailable)
     }
 
     fn topic_named(&self, name: &str) -> Result<&Topic, CommandError> {
@@ -510,7 +379,7 @@ fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
 }
 
 fn done(answer: Answer<()>) -> Answered {
-    Box::new(move |_| reply(answer, Ok(())))
+    Box::new(move |made| reply(answer, made.map(|_| ())))
 }
 
 fn found_or_answered<T, A>(

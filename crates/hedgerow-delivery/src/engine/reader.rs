@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{Events, Read, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
@@ -27,20 +27,20 @@ pub(super) struct TopicReader {
     pub(super) behind: BTreeSet<SubscriptionId>,
     /// Whether a read for those behind is under way.
     is_reading: bool,
-    /// Whether places may differ from those written down last.
-    pub(super) is_moved: bool,
+    /// Subscriptions whose endpoint cannot be used: they stand where they are.
+    pub(super) stranded: BTreeSet<SubscriptionId>,
     /// The places that were written down last.
     pub(super) written: Option<Read>,
 }
 
 impl TopicReader {
-    pub(super) fn new(head: u64, is_moved: bool) -> Self {
+    pub(super) fn new(head: u64) -> Self {
         Self {
             head,
             subscriptions: BTreeSet::new(),
             behind: BTreeSet::new(),
             is_reading: false,
-            is_moved,
+            stranded: BTreeSet::new(),
             written: None,
         }
     }
@@ -57,6 +57,9 @@ struct Offered<'a> {
 impl Engine {
     /// Folds what became durable, and acts on it. Returns whether there may be more.
     pub(super) fn follow(&mut self) -> Result<bool, StoreError> {
+        if self.must_wait_for_checkpoint() {
+            return Ok(false);
+        }
         let groups = self.store.groups(self.view.mark(), FOLLOW_BYTES)?;
         for group in &groups {
             self.view.begin_group(group)?;
@@ -76,8 +79,8 @@ impl Engine {
             Record::Settled(settled) => self.observe_settled(settled),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Catalog(change) => return self.observe_declared(change),
-            Record::CleanStop if self.phase == Phase::Stopping => self.phase = Phase::Stopped,
-            Record::CleanStop | Record::Started(_) | Record::Read(_) => {}
+            Record::CleanStop(_) if self.phase == Phase::Stopping => self.phase = Phase::Stopped,
+            Record::CleanStop(_) | Record::Started(_) | Record::Read(_) => {}
         }
         Ok(())
     }
@@ -89,7 +92,7 @@ impl Engine {
             return Ok(());
         };
         reader.head = events.first_seq + u64::from(events.packed.count());
-        reader.is_moved = true;
+        self.moved.insert(events.topic);
         let head = reader.head;
         let at_head: Vec<_> = reader
             .subscriptions
@@ -122,6 +125,8 @@ impl Engine {
             return;
         };
         let plan = Arc::clone(&runner.plan);
+        let topic = runner.topic;
+        let waited = runner.waiting_len();
         for event in offered {
             if event.seq < runner.read_to {
                 continue;
@@ -134,16 +139,19 @@ impl Engine {
             }
             runner.read_to = event.seq + 1;
         }
-        let is_behind = runner.read_to < head;
-        if let Some(reader) = self.readers.get_mut(&runner.topic) {
-            reader.is_moved = true;
+        let (is_behind, has_more) = (runner.read_to < head, runner.waiting_len() > waited);
+        self.moved.insert(topic);
+        if let Some(reader) = self.readers.get_mut(&topic) {
             if is_behind {
                 reader.behind.insert(id);
+                self.behind.insert(topic);
             } else {
                 reader.behind.remove(&id);
             }
         }
-        self.queue_if_ready(id);
+        if has_more {
+            self.queue_if_ready(id);
+        }
     }
 
     /// Starts reading for subscriptions that are behind and have room. One read serves all that stand in what it reads.
@@ -151,33 +159,52 @@ impl Engine {
         if self.phase == Phase::Stopping {
             return;
         }
-        for (topic, reader) in &mut self.readers {
-            if reader.is_reading || reader.behind.is_empty() {
+        let readers = &mut self.readers;
+        self.behind.retain(|topic| {
+            readers
+                .get(topic)
+                .is_some_and(|reader| !reader.behind.is_empty())
+        });
+        for topic in &self.behind {
+            let Some(reader) = readers.get_mut(topic).filter(|reader| !reader.is_reading) else {
                 continue;
-            }
+            };
             let runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
-            let from = runners.filter(|r| r.wants_more()).map(|r| r.read_to).min();
-            let Some(seq) = from else { continue };
+            let first = runners
+                .filter(|runner| runner.wants_more())
+                .map(|runner| runner.read_to);
+            let Some(seq) = first.min() else { continue };
             reader.is_reading = true;
+            let from = Position { topic: *topic, seq };
             let (store, events_to) = (Arc::clone(&self.store), self.events_to.clone());
-            let topic = *topic;
             self.spawner.spawn_blocking(move || {
-                let result = store.read_from(Position { topic, seq }, BEHIND_BYTES);
+                let result = store.read_from(from, BEHIND_BYTES);
                 // The engine may be gone; then nobody needs it.
-                let _ = events_to.blocking_send(Internal::ReadBehind { topic, result });
+                let _ = events_to.blocking_send(Internal::ReadBehind { from, result });
             });
         }
     }
 
     pub(super) fn take_read_behind(
         &mut self,
-        topic: TopicId,
-        events: Vec<(u64, StoredEvent)>,
+        from: Position,
+        result: Result<Vec<(u64, StoredEvent)>, StoreError>,
     ) -> Result<(), StoreError> {
-        let Some(reader) = self.readers.get_mut(&topic) else {
+        let Some(reader) = self.readers.get_mut(&from.topic) else {
             return Ok(());
         };
         reader.is_reading = false;
+        let mut runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
+        let events = match result {
+            Ok(events) => events,
+            // Whoever stood there is gone, and its events with it.
+            Err(StoreError::Forgotten { .. })
+                if runners.all(|runner| runner.read_to != from.seq) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         // Newer events than the reader's own place are offered when it comes to them.
         let head = reader.head;
         let events: Vec<_> = events.into_iter().filter(|(seq, _)| *seq < head).collect();

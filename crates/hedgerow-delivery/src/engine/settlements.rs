@@ -18,10 +18,9 @@ use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
 use crate::note::{AttemptNote, NoteNext};
-use crate::plan::Plan;
 use crate::runner::{Flight, LateExchange};
 
-/// Notes of late exchanges that are kept beyond twice the cap, so that forgetting them is rare.
+/// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const LATE_ORDER_SLACK: usize = 1024;
 
 impl Engine {
@@ -41,7 +40,7 @@ impl Engine {
                 Ok(())
             }
             ReportKind::ReadToEnd { reason, event } => self.read_to_end(key, reason, &event),
-            ReportKind::Unreadable(error) => Err(error),
+            ReportKind::Unreadable { attempt, error } => self.unreadable(key, attempt, error),
         }
     }
 
@@ -56,32 +55,36 @@ impl Engine {
             return Ok(());
         };
         let plan = Arc::clone(&runner.plan);
-        let Some(flight) = runner.land_attempt(key.seq, end.attempt) else {
+        let Some(mut flight) = runner.land_attempt(key.seq, end.attempt) else {
             return Ok(());
         };
         let verdict = classify(
             plan.kind,
-            &end.met,
+            &end.found.met,
             &plan.overrides,
             &self.settings.retry.floors,
         );
-        self.return_credit(key, &plan, Signal::of(verdict.outcome()));
-        let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
-            return self.look_again(key.subscription);
+        let outcome = verdict.outcome();
+        // What we refused ourselves says nothing about the endpoint (FC-15).
+        let signal = if end.found.is_our_refusal {
+            Signal::Neutral
+        } else {
+            Signal::of(outcome)
         };
-        let next = self.settle(key, &verdict, progress, end)?;
+        self.give_back(flight.seat.take(), signal);
+        let progress = flight.progress.filter(|_| !flight.is_settled);
+        let next = match progress {
+            Some(progress) => self.settle(key, &verdict, progress, end)?,
+            // An earlier attempt succeeded late, while this one ran.
+            None => NoteNext::Delivered,
+        };
         if let (true, NoteNext::Due(due)) = (stays_open, next) {
             self.keep_open(key, end.attempt, flight, due);
         } else if stays_open {
             // The delivery is final: nobody waits for a late success.
             flight.abort.abort();
         }
-        self.tell(&AttemptNote::of_attempt(
-            &plan,
-            end,
-            verdict.outcome(),
-            next,
-        ));
+        self.tell(AttemptNote::of_attempt(&plan, end, outcome, next));
         self.look_again(key.subscription)
     }
 
@@ -95,11 +98,13 @@ impl Engine {
             return Ok(());
         };
         let plan = Arc::clone(&runner.plan);
-        let flight = runner.land(key.seq);
-        self.return_credit(key, &plan, Signal::Neutral);
-        let Some(flight) = flight.filter(|flight| !flight.is_settled) else {
-            return self.look_again(key.subscription);
+        let Some(mut flight) = runner.land(key.seq) else {
+            return Ok(());
         };
+        self.give_back(flight.seat.take(), Signal::Neutral);
+        if flight.is_settled {
+            return self.look_again(key.subscription);
+        }
         let now = self.now();
         let ending = Ending {
             key,
@@ -108,7 +113,7 @@ impl Engine {
             progress: flight.progress,
         };
         self.journal_dead(&ending, now, event)?;
-        self.tell(&AttemptNote::without_attempt(&plan, event, now, reason));
+        self.tell(AttemptNote::without_attempt(&plan, event, now, reason));
         self.look_again(key.subscription)
     }
 
@@ -123,7 +128,7 @@ impl Engine {
             return Ok(());
         };
         self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
-        self.tell(&AttemptNote::of_attempt(
+        self.tell(AttemptNote::of_attempt(
             &plan,
             end,
             None,
@@ -132,16 +137,36 @@ impl Engine {
         self.look_again(key.subscription)
     }
 
-    /// Logs a line, and tells observers.
-    fn tell(&self, note: &AttemptNote) {
-        note.log(self.now());
-        // Nobody may be listening.
-        let _ = self.notes.send(note.clone());
+    /// The event of a delivery cannot be read. That is a failure of the store, unless nobody needs the event any more: the
+    /// delivery was settled, or its subscription went, while the read was on its way.
+    fn unreadable(
+        &mut self,
+        key: DeliveryKey,
+        attempt: Option<u16>,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&key.subscription) else {
+            return Ok(());
+        };
+        let landed = match attempt {
+            Some(attempt) => runner.land_attempt(key.seq, attempt),
+            None => runner.land(key.seq),
+        };
+        let Some(flight) = landed else { return Ok(()) };
+        self.give_back(flight.seat, Signal::Neutral);
+        if flight.is_settled {
+            self.look_again(key.subscription)
+        } else {
+            Err(error)
+        }
     }
 
-    fn return_credit(&mut self, key: DeliveryKey, plan: &Plan, signal: Signal) {
-        if let Some(credit) = self.credits.remove(&(key.subscription, key.seq)) {
-            self.endpoints.release(&plan.target, credit, signal);
+    /// Logs a line, and tells observers.
+    fn tell(&self, note: AttemptNote) {
+        note.log(self.now());
+        if self.notes.receiver_count() > 0 {
+            // They may have gone in this moment.
+            let _ = self.notes.send(note);
         }
     }
 
@@ -316,14 +341,11 @@ impl Engine {
             _counted: Arc::clone(&self.late_count),
         };
         runner.keep_open(key.seq, exchange, due);
-        if runner.late_exchanges() > self.settings.late_exchanges_per_subscription_max
-            && let Some((seq, attempt)) = runner.oldest_late()
-        {
-            runner.close_late(seq, attempt);
+        if runner.late_exchanges() > self.settings.late_exchanges_per_subscription_max {
+            runner.close_oldest_late();
         }
         self.late_order.push_back((key, attempt));
-        let max = self.settings.late_exchanges_max;
-        while Arc::strong_count(&self.late_count) - 1 > max {
+        while self.late_open() > self.settings.late_exchanges_max {
             let Some((oldest, attempt)) = self.late_order.pop_front() else {
                 break;
             };
@@ -332,10 +354,17 @@ impl Engine {
             }
         }
         // Most of them have closed by themselves since they were noted.
-        if self.late_order.len() > 2 * max + LATE_ORDER_SLACK {
-            let surplus = self.late_order.len() - max;
-            self.late_order.drain(..surplus);
+        if self.late_order.len() > 2 * self.late_open() + LATE_ORDER_SLACK {
+            let runners = &self.runners;
+            self.late_order.retain(|(key, attempt)| {
+                let runner = runners.get(&key.subscription);
+                runner.is_some_and(|runner| runner.is_open_late(key.seq, *attempt))
+            });
         }
+    }
+
+    fn late_open(&self) -> usize {
+        Arc::strong_count(&self.late_count) - 1
     }
 
     pub(super) fn observe_failed(&mut self, failed: &Failed) {

@@ -2,10 +2,10 @@
 //! the orderly stop.
 
 use hedgerow_core::outcome::Outcome;
-use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::position::{Mark, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
-use hedgerow_store::record::{Read, Record};
+use hedgerow_store::record::{CleanStop, Read, Record};
 
 use super::{Engine, Internal, Phase};
 use crate::runner::DUE_ROWS_MAX;
@@ -14,6 +14,9 @@ use crate::runner::DUE_ROWS_MAX;
 const WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
 /// How long before the end of what is held the next part is fetched.
 const REFILL_AHEAD: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// How many times the size of a checkpoint may wait for the next one while one is written.
+const CHECKPOINTS_WAITING_MAX: usize = 4;
 
 /// When what is to be done next.
 pub(super) struct Upkeep {
@@ -109,7 +112,11 @@ impl Engine {
                 None => (Timestamp::MAX, u64::MAX),
             },
         };
-        runner.refill(rows, new_horizon);
+        let open = rows
+            .into_iter()
+            .filter(|row| self.view.is_open(id, row.seq))
+            .collect();
+        runner.refill(open, new_horizon);
         self.queue_if_ready(id);
         Ok(())
     }
@@ -126,7 +133,7 @@ impl Engine {
     }
 
     fn write_down_places(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let has_moved = self.readers.values().any(|reader| reader.is_moved);
+        let has_moved = !self.moved.is_empty();
         match self.upkeep.places_at {
             None if has_moved => {
                 self.upkeep.places_at = Some(now.plus(self.settings.read_interval));
@@ -142,24 +149,21 @@ impl Engine {
 
     /// Says in the log how far the readers have come, where that is not what was said last.
     fn journal_places(&mut self) -> Result<(), StoreError> {
-        let mut moved: Vec<TopicId> = self
-            .readers
-            .iter()
-            .filter(|(_, reader)| reader.is_moved)
-            .map(|(id, _)| *id)
-            .collect();
-        moved.sort_unstable();
-        for topic in moved {
+        for topic in std::mem::take(&mut self.moved) {
             let Some(reader) = self.readers.get_mut(&topic) else {
                 continue;
             };
-            reader.is_moved = false;
-            let cursors = reader
+            let runners = reader
                 .subscriptions
                 .iter()
                 .filter_map(|id| self.runners.get(id));
-            let laggards = cursors
+            let stranded = reader
+                .stranded
+                .iter()
+                .map(|id| (*id, self.view.cursor(*id)));
+            let laggards = runners
                 .map(|runner| (runner.id, runner.cursor()))
+                .chain(stranded)
                 .filter(|(_, cursor)| *cursor < reader.head)
                 .collect();
             let read = Read {
@@ -168,8 +172,16 @@ impl Engine {
                 laggards,
             };
             if reader.written.as_ref() != Some(&read) {
-                self.store.journal(Record::Read(read.clone()))?;
-                reader.written = Some(read);
+                match self.store.journal(Record::Read(read.clone())) {
+                    Ok(()) => reader.written = Some(read),
+                    // The places written down last hold; the log forgets less.
+                    Err(StoreError::TooLarge { .. }) => tracing::warn!(
+                        topic = topic.0,
+                        subscriptions = read.laggards.len(),
+                        "too many subscriptions are behind to write down; raise store.segment_bytes"
+                    ),
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
@@ -195,22 +207,32 @@ impl Engine {
         self.upkeep.checkpoint_at = None;
         self.upkeep.checkpoint = checkpoint.mark();
         let (disk, events_to) = (self.disk.clone(), self.events_to.clone());
-        self.spawner.spawn_blocking(move || {
-            let result = checkpoint.write(disk.as_ref());
-            drop(checkpoint);
+        let writing = self
+            .spawner
+            .spawn_blocking(move || checkpoint.write(disk.as_ref()));
+        self.spawner.spawn(async move {
+            // A writer that panicked is a store that failed.
+            let result = writing.await.unwrap_or(Err(StoreError::Closed));
             // The engine may be gone; the next one opens what is there.
-            let _ = events_to.blocking_send(Internal::Checkpointed(result));
+            let _ = events_to.send(Internal::Checkpointed(result)).await;
         });
         Ok(())
+    }
+
+    /// Changes of the view pile up in memory while a checkpoint takes its time: the log is followed again when it is
+    /// written.
+    pub(super) fn must_wait_for_checkpoint(&self) -> bool {
+        let waiting_max = CHECKPOINTS_WAITING_MAX * self.settings.checkpoint_bytes;
+        self.upkeep.is_checkpointing && self.view.waiting_bytes() > waiting_max
     }
 
     pub(super) fn checkpointed(
         &mut self,
         result: Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.upkeep.is_checkpointing = false;
         result?;
         self.view.finish_checkpoint();
-        self.upkeep.is_checkpointing = false;
         self.store.checkpoint(self.upkeep.checkpoint, &self.view)
     }
 
@@ -219,7 +241,10 @@ impl Engine {
         self.phase = Phase::Stopping;
         let now = self.now();
         self.upkeep.drained_at = Some(now.plus(self.settings.drain));
-        tracing::info!(running = self.credits.len(), "stopping; no new attempts");
+        tracing::info!(
+            running = self.endpoints.taken(),
+            "stopping; no new attempts"
+        );
         self.go_on_stopping(now)
     }
 
@@ -228,7 +253,7 @@ impl Engine {
             return Ok(());
         }
         let is_over = self.upkeep.drained_at.is_some_and(|at| at <= now);
-        if is_over && !self.credits.is_empty() {
+        if is_over {
             let mut ids: Vec<_> = self.runners.keys().copied().collect();
             ids.sort_unstable();
             for id in ids {
@@ -239,7 +264,8 @@ impl Engine {
         if is_idle {
             self.upkeep.is_clean_stop_queued = true;
             self.journal_places()?;
-            self.store.journal(Record::CleanStop)?;
+            let stop = CleanStop { epoch: self.epoch };
+            self.store.journal(Record::CleanStop(stop))?;
         }
         Ok(())
     }

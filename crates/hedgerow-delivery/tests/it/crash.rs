@@ -257,3 +257,58 @@ async fn a_failing_store_is_no_crash_of_the_server() {
         "due at once, each time"
     );
 }
+
+/// A checkpoint that fails, or whose thread dies, ends the engine, so that the store is opened again; nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn a_failed_checkpoint_ends_the_engine() {
+    for panics in [false, true] {
+        let mut world = World::new(|_, _| Meet::status(200));
+        let topic = world.topic("orders").await;
+        world
+            .subscribe("orders", "the-sub", json!({}))
+            .await
+            .unwrap();
+        world.break_checkpoints(panics);
+        world.publish(topic, &["e1"]).await;
+        world.recover().await;
+        world.publish(topic, &["e2"]).await;
+        world.settle().await;
+        assert_eq!(world.info("orders", "the-sub").await.counters.delivered, 2);
+        world.stop().await;
+    }
+}
+
+/// ED-203: what expired while the server was away ends with its terminal record, also through a crash in between, and
+/// nothing overtakes it.
+#[tokio::test(start_paused = true)]
+async fn expired_first_attempts_are_not_lost_in_a_crash() {
+    let mut world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let policy = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
+    world.subscribe("orders", "the-sub", policy).await.unwrap();
+    world.settle().await;
+    world.stop().await;
+    world.publish(topic, &["old 1", "old 2"]).await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(100)).await;
+    world.publish(topic, &["new"]).await;
+    world.start();
+    world.hold();
+    world.settle().await;
+    // What was decided so far is not durable.
+    world.crash().await;
+    world.settle().await;
+    let ids: Vec<_> = world
+        .terminal_records()
+        .await
+        .into_iter()
+        .map(|record| record.event_id)
+        .collect();
+    assert_eq!(ids, ["old 1", "old 2"]);
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(
+        (info.counters.delivered, info.counters.dropped, info.pending),
+        (1, 2, 0)
+    );
+    world.assert_balanced("orders", "the-sub").await;
+}

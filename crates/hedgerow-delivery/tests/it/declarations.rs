@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use hedgerow_core::credit::CreditSettings;
 use hedgerow_delivery::command::{Command, CommandError, KeyName};
 use serde_json::json;
 
-use crate::world::{Meet, World};
+use crate::world::{Meet, World, settings};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -172,4 +173,75 @@ async fn a_held_start_attempts_nothing_until_it_is_released() {
         .unwrap();
     world.settle().await;
     assert_eq!(world.seen().len(), 2);
+}
+
+/// A backlog that expires while its subscription is pointed elsewhere gives each endpoint back what is its own: both go on
+/// delivering.
+#[tokio::test(start_paused = true)]
+async fn expiring_while_the_endpoint_changes_costs_no_endpoint_its_credits() {
+    let mut settings = settings();
+    settings.credits = CreditSettings {
+        start: 2,
+        min: 2,
+        max: 2,
+    };
+    let mut world = World::with_settings(settings, |_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let ttl = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
+    world
+        .subscribe("orders", "moves", ttl.clone())
+        .await
+        .unwrap();
+    world.subscribe("orders", "stays", json!({})).await.unwrap();
+    world.stop().await;
+    let ids: Vec<_> = (0..50).map(|n| n.to_string()).collect();
+    world
+        .publish(topic, &ids.iter().map(String::as_str).collect::<Vec<_>>())
+        .await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(100)).await;
+    world.start();
+    for host in ["stays", "moves", "stays"] {
+        let mut spec = ttl.clone();
+        spec["destination"] = json!({"endpointType": "WebHook",
+            "properties": {"endpointUrl": format!("https://{host}.example/other")}});
+        world.subscribe("orders", "moves", spec).await.unwrap();
+    }
+    world.settle().await;
+    world.publish(topic, &["last"]).await;
+    world.settle().await;
+    let moved = world.info("orders", "moves").await;
+    assert_eq!(
+        (
+            moved.counters.dropped,
+            moved.counters.delivered,
+            moved.pending
+        ),
+        (50, 1, 0)
+    );
+    let stayed = world.info("orders", "stays").await;
+    assert_eq!((stayed.counters.delivered, stayed.pending), (51, 0));
+}
+
+/// ED-206: a changed policy holds for deliveries that a change of endpoint takes off the wire.
+#[tokio::test(start_paused = true)]
+async fn a_raised_limit_holds_for_what_was_in_flight() {
+    let world = World::new(|_, attempt| {
+        if attempt == 0 {
+            Meet::Silence
+        } else {
+            Meet::status(200)
+        }
+    });
+    let topic = world.topic("orders").await;
+    let one = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
+    world.subscribe("orders", "the-sub", one).await.unwrap();
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    let more = json!({"retryPolicy": {"maxDeliveryAttempts": 5},
+        "destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": "https://the-sub.example/new"}}});
+    world.subscribe("orders", "the-sub", more).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.info("orders", "the-sub").await.counters.delivered, 1);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::memory::MemoryStore;
 use hedgerow_store::record::PackedEvents;
-use hedgerow_store::view::table::MemoryTable;
+use hedgerow_store::view::table::{MemoryTable, Row, RowChange, Space, Table};
 use hedgerow_store::view::{TerminalRecord, View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
 use serde_json::json;
@@ -108,9 +109,49 @@ pub struct World {
 /// What outlives an engine.
 struct Ground {
     store: Arc<MemoryStore>,
-    table: Arc<MemoryTable>,
+    table: Arc<BreakableTable>,
     folder: tempfile::TempDir,
     clock: TokioClock,
+}
+
+/// A table whose writes fail, or panic, when a test says so.
+#[derive(Default)]
+struct BreakableTable {
+    inner: MemoryTable,
+    /// 0: works, 1: fails, 2: panics.
+    broken: AtomicU8,
+}
+
+impl Table for BreakableTable {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.get(space, key)
+    }
+
+    fn scan(
+        &self,
+        space: Space,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.inner.scan(space, from, to, limit)
+    }
+
+    fn apply(&self, batch: &mut dyn Iterator<Item = RowChange<'_>>) -> Result<(), StoreError> {
+        self.inner.apply(batch)
+    }
+
+    fn persist(&self) -> Result<(), StoreError> {
+        let source = Box::new(std::io::Error::other("scripted"));
+        match self.broken.load(Ordering::Relaxed) {
+            0 => self.inner.persist(),
+            1 => Err(StoreError::View {
+                doing: "sync",
+                source,
+            }),
+            _ => panic!("scripted"),
+        }
+    }
 }
 
 /// The settings of the worked timelines: the specification's, without chance.
@@ -180,6 +221,27 @@ impl World {
         assert!(ended.is_err(), "an engine whose store is gone fails");
         self.store.reopen();
         self.start_engine(true);
+    }
+
+    /// From now on nothing becomes durable, until the store was opened again.
+    pub fn hold(&self) {
+        self.store.hold();
+    }
+
+    /// Lets checkpoints fail, or panic, from now on.
+    pub fn break_checkpoints(&self, panics: bool) {
+        self.ground
+            .table
+            .broken
+            .store(1 + u8::from(panics), Ordering::Relaxed);
+    }
+
+    /// Waits for the engine to fail by itself, then repairs the table and starts another engine in the same process.
+    pub async fn recover(&mut self) -> StoreError {
+        let ended = (&mut self.engine).await.expect("the engine does not panic");
+        self.ground.table.broken.store(0, Ordering::Relaxed);
+        self.start_engine(true);
+        ended.expect_err("it ends because its store failed")
     }
 
     /// Stops in order.
@@ -359,7 +421,6 @@ impl Ground {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(self.folder.path()).unwrap());
         let options = ViewOptions {
             store_id: STORE_ID,
-            epoch,
             terminal_records_max: 1000,
         };
         let table = Arc::clone(&self.table) as _;
@@ -378,7 +439,11 @@ impl Ground {
             store_id: STORE_ID,
             epoch,
             spawner: tokio::runtime::Handle::current(),
-            is_reopened,
+            process_began: if is_reopened {
+                Timestamp::ZERO
+            } else {
+                self.clock.now().timestamp
+            },
         };
         Engine::new(settings.clone(), parts)
     }

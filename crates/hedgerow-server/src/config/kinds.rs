@@ -185,7 +185,7 @@ impl Kind for Flag {
     }
 }
 
-/// Whether a name goes out in upper case: `"upper"` or `"asCreated"`.
+/// Whether a name goes out in upper case: `"upper"` or `"configured"`.
 pub struct NameCase;
 
 impl Kind for NameCase {
@@ -194,13 +194,13 @@ impl Kind for NameCase {
     fn read(&self, value: &Value) -> Result<bool, String> {
         match text(value) {
             Some("upper") => Ok(true),
-            Some("asCreated") => Ok(false),
-            _ => Err("must be \"upper\" or \"asCreated\"".to_owned()),
+            Some("configured") => Ok(false),
+            _ => Err("must be \"upper\" or \"configured\"".to_owned()),
         }
     }
 
     fn show(&self, of: &bool) -> String {
-        if *of { "\"upper\"" } else { "\"asCreated\"" }.to_owned()
+        if *of { "\"upper\"" } else { "\"configured\"" }.to_owned()
     }
 }
 

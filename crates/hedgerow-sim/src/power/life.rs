@@ -171,29 +171,12 @@ impl Life {
         (!ids.is_empty()).then(|| ids[self.random.below(ids.len() as u64) as usize])
     }
 
-    /// An error is right only where the power is gone or a sync failed.
-    fn store_failed(&self, error: &StoreError) -> Result<(), Stop> {
-        if std::env::var_os("DBG").is_some() {
-            eprintln!(
-                "{error} {:?} off={}",
-                std::error::Error::source(error),
-                self.disk.is_off()
-            );
-        }
-        match error {
-            StoreError::Closed | StoreError::Io { .. } | StoreError::View { .. } => {
-                Err(Stop::Crashed)
-            }
-            other => Err(Stop::Wrong(format!("unexpected: {other}"))),
-        }
-    }
-
     fn journal(&mut self, record: Record) -> Result<(), Stop> {
         self.live.fold(&record);
         self.has_queued = true;
         self.log()
             .journal(record)
-            .or_else(|error| self.store_failed(&error))
+            .or_else(|error| store_failed(&error))
     }
 
     fn commit(&mut self) -> Result<(), Stop> {
@@ -201,7 +184,7 @@ impl Life {
             match self.log().commit_queued() {
                 Ok(Some(group)) => self.take(&group)?,
                 Ok(None) => break,
-                Err(error) => return self.store_failed(&error),
+                Err(error) => return store_failed(&error),
             }
         }
         self.has_queued = false;
@@ -366,5 +349,13 @@ impl Life {
             self.tally.duplicates_bound
         );
         Ok(())
+    }
+}
+
+/// An error is right only where the power is gone or a sync failed.
+fn store_failed(error: &StoreError) -> Result<(), Stop> {
+    match error {
+        StoreError::Closed | StoreError::Io { .. } | StoreError::View { .. } => Err(Stop::Crashed),
+        other => Err(Stop::Wrong(format!("unexpected: {other}"))),
     }
 }

@@ -111,7 +111,7 @@ impl Model {
                     serde_json::from_slice(&change.json).expect("the log gives whole JSON");
                 self.fold_change(&change);
             }
-            Record::CleanStop => self.is_clean = true,
+            Record::CleanStop(_) => self.is_clean = true,
         }
     }
 

@@ -57,7 +57,7 @@ impl Ring {
                     group: number,
                 });
         }
-        self.bytes += group.bytes;
+        self.bytes += group.memory_bytes();
         self.groups.push_back(group);
         while self.bytes > self.bytes_max && self.groups.len() > 1 {
             self.pop();
@@ -73,10 +73,10 @@ impl Ring {
         let mut bytes = 0;
         let mut groups = Vec::new();
         for group in self.groups.range(first..) {
-            if !groups.is_empty() && bytes + group.bytes > bytes_max {
+            if !groups.is_empty() && bytes + group.memory_bytes() > bytes_max {
                 break;
             }
-            bytes += group.bytes;
+            bytes += group.memory_bytes();
             groups.push(Arc::clone(group));
         }
         Some(groups)
@@ -123,7 +123,7 @@ impl Ring {
             }
         }
         self.gone += 1;
-        self.bytes -= group.bytes;
+        self.bytes -= group.memory_bytes();
         self.previous_end = group.end;
     }
 }

@@ -227,7 +227,7 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
             buffer.extend_from_slice(&change.revision.to_le_bytes());
             buffer.extend_from_slice(&change.json);
         }
-        Record::CleanStop => {}
+        Record::CleanStop(stop) => extend_with_postcard(stop, buffer),
     }
     let length = buffer.len() - start - FRAME_HEADER_BYTES;
     let length = u32::try_from(length).expect("a record is far below 4 GiB");
@@ -254,7 +254,7 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Dead => from_postcard(&payload).map(Record::Dead),
         Kind::Read => from_postcard(&payload).map(Record::Read),
         Kind::Catalog => decode_catalog(&payload),
-        Kind::CleanStop => Ok(Record::CleanStop),
+        Kind::CleanStop => from_postcard(&payload).map(Record::CleanStop),
         Kind::Hold | Kind::Lease | Kind::Seek | Kind::Snapshot => {
             unreachable!("frame_header refuses kinds that are not written yet")
         }
@@ -318,7 +318,7 @@ fn record_kind(record: &Record) -> Kind {
         Record::Dead(_) => Kind::Dead,
         Record::Read(_) => Kind::Read,
         Record::Catalog(_) => Kind::Catalog,
-        Record::CleanStop => Kind::CleanStop,
+        Record::CleanStop(_) => Kind::CleanStop,
     }
 }
 

@@ -110,10 +110,10 @@ impl View {
             saved_revision: 0,
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
+            members: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             changed: ChangedRows::default(),
             store_id: options.store_id,
-            epoch: options.epoch,
             clean_epoch: 0,
             mark: Mark::ZERO,
             group: 0,
@@ -141,6 +141,9 @@ impl View {
                         .catalog
                         .subscription(id)
                         .map(|subscription| subscription.topic);
+                    if let Some(topic) = topic {
+                        self.members.entry(topic).or_default().push(id);
+                    }
                     let state = SubscriptionState {
                         topic,
                         row,
@@ -208,11 +211,10 @@ impl View {
                 out.push((Space::Open, rows::open_key(id, part), value));
             }
         }
-        for id in &self.forgotten {
-            out.push((Space::State, rows::forgotten_key(*id), Some(Vec::new())));
-        }
-        for id in changed.forgotten_done {
-            out.push((Space::State, rows::forgotten_key(id), None));
+        for id in changed.forgotten {
+            let is_gone_whole = !self.forgotten.contains(&id);
+            let value = (!is_gone_whole).then(Vec::new);
+            out.push((Space::State, rows::forgotten_key(id), value));
         }
         out.push((
             Space::State,
@@ -272,21 +274,21 @@ impl View {
 
     /// Removes some rows of subscriptions that are gone.
     fn remove_forgotten_rows(&mut self) -> Result<(), StoreError> {
-        let Some(id) = self.forgotten.first().copied() else {
-            return Ok(());
-        };
-        let (from, to) = rows::subscription_range(id);
-        let mut is_done = true;
-        for space in [Space::Due, Space::Open] {
-            let found = self.layers.scan(space, &from, &to, FORGOTTEN_ROWS_MAX)?;
-            is_done &= found.len() < FORGOTTEN_ROWS_MAX;
-            for (key, _) in found {
-                self.layers.remove(space, key);
+        let mut left = FORGOTTEN_ROWS_MAX;
+        while let Some(id) = self.forgotten.first().copied() {
+            let (from, to) = rows::subscription_range(id);
+            for space in [Space::Due, Space::Open] {
+                let found = self.layers.scan(space, &from, &to, left)?;
+                left -= found.len();
+                for (key, _) in found {
+                    self.layers.remove(space, key);
+                }
+                if left == 0 {
+                    return Ok(());
+                }
             }
-        }
-        if is_done {
             self.forgotten.remove(&id);
-            self.changed.forgotten_done.push(id);
+            self.changed.forgotten.insert(id);
         }
         Ok(())
     }

@@ -12,8 +12,9 @@ use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::error::Fullness;
 use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::record::{
-    CatalogChange, Dead, Events, Failed, FailedDelivery, PackedEvents, Progress, Read, Record,
-    Settled, SettledHow, Started, StartedDelivery, decode_record, encode_record, unpack_event,
+    CatalogChange, CleanStop, Dead, Events, Failed, FailedDelivery, PackedEvents, Progress, Read,
+    Record, Settled, SettledHow, Started, StartedDelivery, decode_record, encode_record,
+    unpack_event,
 };
 use hedgerow_store::{Store, StoreError};
 
@@ -90,7 +91,7 @@ fn one_of_each() -> Vec<Record> {
             revision: 3,
             json: Bytes::from_static(b"{\"a\":1}"),
         }),
-        Record::CleanStop,
+        Record::CleanStop(CleanStop { epoch: 1 }),
     ]
 }
 
@@ -201,17 +202,18 @@ fn what_was_queued_comes_back_in_order_after_a_restart() {
 fn closing_writes_what_is_queued() {
     let disk = FaultyDisk::new(1);
     let log = open(disk.mount()).unwrap();
-    log.journal(Record::CleanStop).unwrap();
+    log.journal(Record::CleanStop(CleanStop { epoch: 1 }))
+        .unwrap();
     log.close();
     assert!(matches!(
-        log.journal(Record::CleanStop),
+        log.journal(Record::CleanStop(CleanStop { epoch: 1 })),
         Err(StoreError::Closed)
     ));
     assert!(log.durable().has_changed().is_err(), "the sender is gone");
     let recovered = Log::open(disk.mount(), small(), ticking(0)).unwrap();
     assert_eq!(
         recovered.groups(Mark::ZERO, 1).unwrap()[0].records,
-        [Record::CleanStop]
+        [Record::CleanStop(CleanStop { epoch: 1 })]
     );
 }
 
@@ -423,7 +425,7 @@ fn a_failed_sync_closes_the_log_and_nothing_is_lost_that_was_told() {
     assert!(durable.has_changed().is_err());
     for refused in [
         log.append(TOPIC, packed("d", 1)).err(),
-        log.journal(Record::CleanStop).err(),
+        log.journal(Record::CleanStop(CleanStop { epoch: 1 })).err(),
         log.commit_queued().err(),
         log.read(at(1)).err(),
         log.groups(Mark::ZERO, 1).err(),

@@ -8,7 +8,7 @@ use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::log::{Log, LogOptions};
-use hedgerow_store::record::{Record, unpack_event};
+use hedgerow_store::record::{CleanStop, Record, unpack_event};
 use hedgerow_store::{Store, StoreError};
 
 use crate::support::{Floors, packed, settled, small, ticking};
@@ -45,7 +45,8 @@ fn many_publish_read_and_clean_at_once() {
         done.store(true, Ordering::SeqCst);
     });
     assert!(log.usage().recycled_segments > 0, "{:?}", log.usage());
-    log.journal(Record::CleanStop).unwrap();
+    log.journal(Record::CleanStop(CleanStop { epoch: 1 }))
+        .unwrap();
     log.close();
 
     let log = Log::open(disk(), options, ticking(0))

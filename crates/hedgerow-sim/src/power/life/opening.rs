@@ -13,7 +13,7 @@ use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::record::{IN_FLIGHT, Progress, unpack_event};
 use hedgerow_store::view::{FIRST_IN_FLIGHT, TerminalFilter, View, ViewOptions};
 
-use super::{CRASHES_MAX, Life, OPEN_TRIES, Stop};
+use super::{CRASHES_MAX, Life, OPEN_TRIES, Stop, store_failed};
 
 impl Life {
     /// Opens the store, through crashes while it opens, and checks it.
@@ -49,7 +49,7 @@ impl Life {
         set_opening(true);
         let recovered = match Log::open(Arc::clone(&disk), options(), Arc::clone(&self.clock)) {
             Ok(recovered) => recovered,
-            Err(error) => return self.store_failed(&error),
+            Err(error) => return store_failed(&error),
         };
         set_opening(false);
         let was_epoch = std::mem::replace(&mut self.epoch, recovered.epoch());
@@ -58,12 +58,11 @@ impl Life {
         }
         let view_options = ViewOptions {
             store_id: recovered.store_id(),
-            epoch: recovered.epoch(),
             terminal_records_max: u64::MAX,
         };
         let mut view = match View::open(Arc::clone(&self.table) as _, disk.as_ref(), view_options) {
             Ok(view) => view,
-            Err(error) => return self.store_failed(&error),
+            Err(error) => return store_failed(&error),
         };
         if view.mark() > recovered.end() {
             return Err(format!("the view stands at {}, behind the log's end", view.mark()).into());
@@ -72,7 +71,7 @@ impl Life {
         loop {
             let groups = match recovered.groups(view.mark(), 1 << 20) {
                 Ok(groups) => groups,
-                Err(error) => return self.store_failed(&error),
+                Err(error) => return store_failed(&error),
             };
             if groups.is_empty() {
                 break;

@@ -13,7 +13,7 @@ use hedgerow_store::record::{
 };
 use hedgerow_store::{Store, StoreError};
 
-use super::{IN_FLIGHT_MAX, Life, SUBSCRIPTIONS_MAX, Stop, UNSETTLED_SUCCESSES_MAX};
+use super::{IN_FLIGHT_MAX, Life, SUBSCRIPTIONS_MAX, Stop, UNSETTLED_SUCCESSES_MAX, store_failed};
 use crate::power::table::PowerGoes;
 
 impl Life {
@@ -39,7 +39,7 @@ impl Life {
             Ok(appending) => self.appends.push((topic, appending)),
             // Everything is still owed; deliveries go on.
             Err(StoreError::Full(_) | StoreError::Busy { .. }) => {}
-            Err(error) => return self.store_failed(&error),
+            Err(error) => return store_failed(&error),
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Life {
             .begin_checkpoint()
             .map_err(|error| error.to_string())?;
         if let Err(error) = checkpoint.write(disk.as_ref()) {
-            return self.store_failed(&error);
+            return store_failed(&error);
         }
         self.view().finish_checkpoint();
         self.tally.checkpoints += 1;
@@ -227,7 +227,7 @@ impl Life {
             .as_ref()
             .expect("the view is open between crashes");
         if let Err(error) = log.checkpoint(checkpoint.mark(), view) {
-            return self.store_failed(&error);
+            return store_failed(&error);
         }
         Ok(())
     }

@@ -1,0 +1,182 @@
+//! Readers and runners: one reader for each topic, one runner for each subscription. They follow what is declared.
+
+use std::sync::Arc;
+
+use hedgerow_core::credit::Signal;
+use hedgerow_core::outcome::Outcome;
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_store::StoreError;
+use hedgerow_store::catalog::Change;
+
+use super::Engine;
+use super::reader::TopicReader;
+use crate::command::{PublishTopic, TopicTable};
+use crate::plan::Plan;
+use crate::runner::Runner;
+
+impl Engine {
+    /// Begins where the view stands: makes readers and runners, and takes care of what was in flight when the server
+    /// ended.
+    pub(super) fn take_up(&mut self) -> Result<(), StoreError> {
+        let topics: Vec<_> = self.view.catalog().topics().map(|topic| topic.id).collect();
+        for topic in topics {
+            self.add_reader(topic);
+        }
+        let ids: Vec<_> = self
+            .view
+            .catalog()
+            .subscriptions()
+            .map(|found| found.id)
+            .collect();
+        for id in ids {
+            self.add_runner(id)?;
+            self.take_up_in_flight(id)?;
+        }
+        Ok(())
+    }
+
+    /// Does what a change of the catalog asks for.
+    pub(super) fn follow_change(&mut self, change: &Change) -> Result<(), StoreError> {
+        match change {
+            Change::TopicCreated { id, .. } => {
+                self.add_reader(*id);
+                self.publish_topics();
+            }
+            Change::TopicKeysChanged { .. } => self.publish_topics(),
+            Change::TopicDeleted { id } => {
+                self.remove_topic(*id);
+                self.publish_topics();
+            }
+            Change::SubscriptionCreated { id, .. } => self.add_runner(*id)?,
+            Change::SubscriptionUpdated { id, .. } => self.renew_plan(*id)?,
+            Change::SubscriptionDeleted { id } => self.remove_runner(*id),
+        }
+        Ok(())
+    }
+
+    /// Makes the reader of a topic. Each topic has one, subscribed to or not: a topic whose events nobody reads must not
+    /// keep its part of the log.
+    fn add_reader(&mut self, topic: TopicId) {
+        let head = self.view.next_seq(topic);
+        self.readers.insert(topic, TopicReader::new(head));
+        if self.view.read_to(topic) < head {
+            self.moved.insert(topic);
+        }
+    }
+
+    fn remove_topic(&mut self, topic: TopicId) {
+        let mut ids: Vec<_> = self
+            .runners
+            .values()
+            .filter(|runner| runner.topic == topic)
+            .map(|r| r.id)
+            .collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.remove_runner(id);
+        }
+        self.readers.remove(&topic);
+    }
+
+    /// What an attempt needs of a subscription; `None` if its endpoint cannot be used.
+    fn plan(&self, id: SubscriptionId) -> Option<(TopicId, Arc<Plan>)> {
+        let subscription = self.view.catalog().subscription(id)?;
+        let topic = self.view.catalog().topic(subscription.topic)?;
+        match Plan::new(topic, subscription) {
+            Ok(plan) => Some((topic.id, Arc::new(plan))),
+            Err(error) => {
+                tracing::error!(%error, "nothing is delivered there; update the endpoint");
+                None
+            }
+        }
+    }
+
+    /// Makes the runner of a subscription, at its cursor.
+    fn add_runner(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some((topic, plan)) = self.plan(id) else {
+            let topic = self
+                .view
+                .catalog()
+                .subscription(id)
+                .map(|found| found.topic);
+            if let Some(reader) = topic.and_then(|topic| self.readers.get_mut(&topic)) {
+                reader.stranded.insert(id);
+            }
+            return Ok(());
+        };
+        let cursor = self.view.cursor(id);
+        self.runners
+            .insert(id, Runner::new(id, topic, plan, cursor));
+        if let Some(reader) = self.readers.get_mut(&topic) {
+            reader.stranded.remove(&id);
+            reader.subscriptions.insert(id);
+            if cursor < reader.head {
+                reader.behind.insert(id);
+                self.behind.insert(topic);
+                self.moved.insert(topic);
+            }
+        }
+        self.plan_wake(id)
+    }
+
+    fn remove_runner(&mut self, id: SubscriptionId) {
+        for reader in self.readers.values_mut() {
+            reader.stranded.remove(&id);
+        }
+        let Some(mut runner) = self.runners.remove(&id) else {
+            return;
+        };
+        for (_, flight) in runner.land_all() {
+            flight.abort.abort();
+            self.give_back(flight.seat, Signal::Neutral);
+        }
+        runner.end_all_late();
+        self.endpoints.leave(&runner.plan.target, id);
+        if let Some(reader) = self.readers.get_mut(&runner.topic) {
+            reader.subscriptions.remove(&id);
+            reader.behind.remove(&id);
+            self.moved.insert(runner.topic);
+        }
+    }
+
+    /// Takes over what changed. Attempts to another endpoint than the present one are ended (ED-189).
+    fn renew_plan(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        if !self.runners.contains_key(&id) {
+            return self.add_runner(id);
+        }
+        let Some((_, plan)) = self.plan(id) else {
+            return Ok(());
+        };
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        let former = std::mem::replace(&mut runner.plan, Arc::clone(&plan));
+        if !former.is_same_endpoint(&plan) {
+            runner.is_queued = false;
+            self.endpoints.leave(&former.target, id);
+            self.abort_flights(id, Outcome::Canceled)?;
+        }
+        self.queue_if_ready(id);
+        Ok(())
+    }
+
+    /// Tells publishers which topics there are.
+    pub(super) fn publish_topics(&self) {
+        let table: TopicTable = self
+            .view
+            .catalog()
+            .topics()
+            .map(|topic| {
+                let name = topic.name.as_str();
+                let keys = topic.keys.clone();
+                let entry = PublishTopic {
+                    id: topic.id,
+                    name: name.to_owned(),
+                    keys,
+                };
+                (name.to_ascii_lowercase(), entry)
+            })
+            .collect();
+        self.topics.send_replace(Arc::new(table));
+    }
+}
