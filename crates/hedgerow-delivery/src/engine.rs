@@ -95,6 +95,8 @@ pub struct Engine {
     spawner: Handle,
     epoch: u32,
     process_began: Timestamp,
+    /// The time of this turn: what became due in its course waits for the next one.
+    turn_time: Timestamp,
     /// When this engine began: nothing was due before, for it (ED-208).
     began: Timestamp,
     context: Arc<Context>,
@@ -203,6 +205,7 @@ impl Engine {
             spawner: parts.spawner,
             epoch: parts.epoch,
             process_began: parts.process_began,
+            turn_time: began,
             began,
             context,
             runners: HashMap::new(),
@@ -291,6 +294,7 @@ impl Engine {
     }
 
     fn take(&mut self, wake: Wake) -> Result<(), StoreError> {
+        self.turn_time = self.clock.now().timestamp;
         match wake {
             Wake::Command(command) => self.command(command),
             Wake::Report(report) => self.report(report),
@@ -303,6 +307,7 @@ impl Engine {
 
     /// Takes what is ready and acts. Returns whether there is more to take at once.
     fn turn(&mut self) -> Result<bool, StoreError> {
+        self.turn_time = self.clock.now().timestamp;
         for _ in 0..INPUTS_PER_TURN {
             let Ok(report) = self.reports.try_recv() else {
                 break;
@@ -344,12 +349,12 @@ impl Engine {
     }
 
     fn now(&self) -> Timestamp {
-        self.clock.now().timestamp
+        self.turn_time
     }
 
     /// How long nothing will be due.
     fn time_to_sleep(&self) -> Duration {
-        let now = self.now();
+        let now = self.clock.now().timestamp;
         let wake = self.wakes.first().map(|(at, _)| *at);
         let next = wake.into_iter().chain(self.upkeep.next()).min();
         next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX)

@@ -72,12 +72,6 @@ impl EndpointUrl {
     pub fn base(&self) -> &str {
         &self.text[..self.base_len]
     }
-
-    /// Whether it is `https`.
-    #[must_use]
-    pub fn is_https(&self) -> bool {
-        self.text.starts_with("https:")
-    }
 }
 
 impl fmt::Debug for EndpointUrl {

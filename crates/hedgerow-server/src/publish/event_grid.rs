@@ -39,18 +39,19 @@ pub async fn answer(
         return options();
     }
     let result = publish(app, topic, request, &mut body).await;
-    let status = result
-        .as_ref()
-        .map_or_else(Refusal::status, |_| http::StatusCode::OK);
-    let events = result.as_ref().copied().unwrap_or_default();
     let topic = topic.unwrap_or_default();
-    tracing::debug!(
-        topic,
-        request_id,
-        status = status.as_u16(),
-        events,
-        "publish request"
-    );
+    // What was refused can be found by its id (ED-067).
+    match &result {
+        Ok(events) => tracing::debug!(topic, request_id, events, "published"),
+        Err(refusal) => {
+            tracing::info!(
+                topic,
+                request_id,
+                status = refusal.status().as_u16(),
+                "publish request refused"
+            );
+        }
+    }
     match result {
         Ok(_) => Response::new(Full::default()),
         Err(refusal) => {
