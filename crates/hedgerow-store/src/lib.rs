@@ -7,6 +7,7 @@
 //! | [`log`] | groups, segments, the commit thread, recovery |
 //! | [`memory`] | the model of a store: obvious, slow, trusted |
 //! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
+//! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
 //! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
 //! | [`error`] | what can go wrong, by what the caller does about it |
 //!
@@ -16,6 +17,7 @@ pub mod catalog;
 pub mod disk;
 pub mod error;
 pub mod failpoint;
+pub mod history;
 pub mod log;
 pub mod memory;
 pub mod record;

@@ -3,6 +3,7 @@
 // The helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod history;
 mod log_basic;
 mod log_damage;
 mod log_memory;

@@ -1,0 +1,137 @@
+//! What is remembered of an attempt.
+
+use std::time::Duration;
+
+use hedgerow_core::limits;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of an event's id that are kept and looked up: enough to know it by.
+pub const EVENT_ID_BYTES_MAX: usize = 512;
+/// Bytes of a failure's detail that are kept.
+pub const DETAIL_BYTES_MAX: usize = 1_024;
+/// Bytes of a response's excerpt that are kept (ED-127).
+pub const EXCERPT_BYTES_MAX: usize = limits::RESPONSE_EXCERPT_BYTES_MAX;
+/// Bytes of a name that are kept: names are ASCII, and no longer than this.
+const NAME_BYTES_MAX: usize = *limits::SUBSCRIPTION_NAME_LEN.end();
+
+/// One attempt that ended, or what ended a delivery without one.
+///
+/// Names stand beside the ids because subscriptions are deleted and made again, and what they did is asked for later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRecord {
+    /// What it tells of.
+    pub kind: HistoryKind,
+    /// The event's id; cut at [`EVENT_ID_BYTES_MAX`].
+    pub event_id: String,
+    /// The event's topic.
+    pub topic: TopicId,
+    /// The topic's name.
+    pub topic_name: String,
+    /// Whose delivery.
+    pub subscription: SubscriptionId,
+    /// The subscription's name.
+    pub subscription_name: String,
+    /// The event's number in its topic.
+    pub seq: u64,
+    /// Which attempt, from 1; 0 if the delivery ended before there was one.
+    pub attempt: u16,
+    /// P of ED-203: when the event was accepted.
+    pub published: Timestamp,
+    /// When the attempt started.
+    pub started: Timestamp,
+    /// When its outcome was known, or the end was decided.
+    pub ended: Timestamp,
+    /// From the start to the outcome, measured (the two times above may have been slewed).
+    pub latency: Duration,
+    /// What it met; `None` for a success, and for an end without attempt.
+    pub outcome: Option<Outcome>,
+    /// The HTTP status, 0 for none.
+    pub status: u16,
+    /// What exactly went wrong, for people; cut at [`DETAIL_BYTES_MAX`]. `None` if there was an answer.
+    pub detail: Option<String>,
+    /// The beginning of the answer's body; `None` without an answer, or without a body.
+    pub excerpt: Option<ResponseExcerpt>,
+    /// What happened next to the delivery.
+    pub next: HistoryNext,
+}
+
+/// What a [`HistoryRecord`] tells of. New kinds are added at the end: their numbers stand on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HistoryKind {
+    /// An attempt that ended in time, or at its timeout.
+    Attempt,
+    /// The success of an attempt that had been recorded as timed out (ED-178).
+    LateSuccess,
+    /// A delivery that ended without another attempt.
+    EndWithoutAttempt,
+}
+
+/// The beginning of an answer's body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResponseExcerpt {
+    /// Its text; what is no UTF-8 is replaced. Cut at [`EXCERPT_BYTES_MAX`].
+    pub text: String,
+    /// Bytes of the body: all of them when `is_complete`, otherwise at least so many.
+    pub body_bytes: u64,
+    /// Whether the body was read to its end.
+    pub is_complete: bool,
+}
+
+/// What happened next to the delivery. New ones are added at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HistoryNext {
+    /// Nothing, it was delivered.
+    Delivered,
+    /// Another attempt was due at this time.
+    Due(Timestamp),
+    /// Nothing, it was given up.
+    Dead(DeadLetterReason),
+}
+
+impl HistoryRecord {
+    /// Cuts every text to its bound: the stored form has one.
+    pub(super) fn bound(&mut self) {
+        cut(&mut self.event_id, EVENT_ID_BYTES_MAX);
+        cut(&mut self.topic_name, NAME_BYTES_MAX);
+        cut(&mut self.subscription_name, NAME_BYTES_MAX);
+        if let Some(detail) = &mut self.detail {
+            cut(detail, DETAIL_BYTES_MAX);
+        }
+        if let Some(excerpt) = &mut self.excerpt {
+            cut(&mut excerpt.text, EXCERPT_BYTES_MAX);
+        }
+    }
+
+    /// About the memory it takes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.event_id.len()
+            + self.topic_name.len()
+            + self.subscription_name.len()
+            + self.detail.as_ref().map_or(0, String::len)
+            + self
+                .excerpt
+                .as_ref()
+                .map_or(0, |excerpt| excerpt.text.len())
+    }
+}
+
+/// The id under which an event is kept and looked up.
+pub(super) fn kept_id(event_id: &str) -> &str {
+    &event_id[..boundary(event_id, EVENT_ID_BYTES_MAX)]
+}
+
+fn cut(text: &mut String, bytes_max: usize) {
+    text.truncate(boundary(text, bytes_max));
+}
+
+/// The end of the longest beginning of whole characters that has at most so many bytes.
+fn boundary(text: &str, bytes_max: usize) -> usize {
+    let ends = (0..=bytes_max.min(text.len())).rev();
+    ends.into_iter()
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(0)
+}
