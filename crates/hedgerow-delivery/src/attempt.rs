@@ -15,18 +15,21 @@ use hedgerow_core::time::Now;
 use hedgerow_dialect::event_grid;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::{Answer, Client, SendError};
+use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError, StoredEvent};
 use tokio::sync::mpsc;
 
 use crate::in_full;
 use crate::plan::Plan;
+use crate::remember::{self, RecordTo};
 
 /// What all attempts share.
 pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) client: Arc<Client>,
+    pub(crate) history: Option<HistoryHandle>,
     /// Which store it is: system ids are derived from it.
     pub(crate) store_id: [u8; 16],
     pub(crate) late_success_window: Duration,
@@ -77,6 +80,8 @@ pub(crate) struct AttemptEnd {
     /// F: when the outcome was known.
     pub(crate) ended: Now,
     pub(crate) event: StoredEvent,
+    /// Whoever adds the answer's excerpt to the history's record; `None` if there is none to come.
+    pub(crate) record_to: Option<RecordTo>,
 }
 
 /// What an attempt met.
@@ -122,16 +127,23 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         started: job.started,
         ended,
         event,
+        record_to: None,
     };
+    let history = context.history.as_ref();
+    let query = job.plan.path_and_query.query();
     if let Some(result) = in_time {
         let ended = context.clock.now();
         let (found, answer) = judge(result, ended);
+        let (record_to, record) = remember::channel(history, answer.as_ref());
         tell(ReportKind::Ended {
-            end: end(found, ended, event),
+            end: AttemptEnd {
+                record_to,
+                ..end(found, ended, event)
+            },
             stays_open: false,
         })
         .await;
-        return finish(answer).await;
+        return remember::finish(answer, query, history, record).await;
     }
     let window = context.late_success_window;
     let stays_open = timeout < window;
@@ -164,8 +176,13 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         Some((found, answer))
             if found.met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
-            tell(ReportKind::LateSuccess(end(found, ended, event))).await;
-            finish(answer).await;
+            let (record_to, record) = remember::channel(history, answer.as_ref());
+            tell(ReportKind::LateSuccess(AttemptEnd {
+                record_to,
+                ..end(found, ended, event)
+            }))
+            .await;
+            remember::finish(answer, query, history, record).await;
         }
         _ => {
             tell(ReportKind::LateClosed {
@@ -274,12 +291,5 @@ fn failure(error: &SendError) -> Failure {
         SendError::Protocol(_) => Failure::Protocol,
         // Our own refusal is met like a connection that is not to be had.
         _ => Failure::Connect,
-    }
-}
-
-/// Reads the rest of the answer, within its bounds, so that the connection can serve again.
-async fn finish(answer: Option<Answer>) {
-    if let Some(answer) = answer {
-        answer.body.finish().await;
     }
 }

@@ -10,6 +10,7 @@ use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
 use hedgerow_store::catalog::{Subscription, Topic, TopicKeys};
+use hedgerow_store::history::{HistoryHandle, HistoryRecord};
 use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -193,6 +194,19 @@ pub struct EngineHandle {
     pub(crate) topics: watch::Receiver<Arc<TopicTable>>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) notes: broadcast::Sender<AttemptNote>,
+    pub(crate) history: Option<HistoryHandle>,
+}
+
+/// What is remembered of an event (ED-311).
+#[derive(Debug, Clone, Default)]
+pub struct EventAttempts {
+    /// Attempts, and ends without one, the oldest first.
+    pub records: Vec<HistoryRecord>,
+    /// There were more: the oldest are left out.
+    pub is_truncated: bool,
+    /// What ended before is not remembered. `None` if nothing is: the history is disabled, or its directory cannot be
+    /// used.
+    pub known_since: Option<Timestamp>,
 }
 
 impl EngineHandle {
@@ -212,6 +226,33 @@ impl EngineHandle {
     #[must_use]
     pub fn notes(&self) -> broadcast::Receiver<AttemptNote> {
         self.notes.subscribe()
+    }
+
+    /// What is remembered of the event with this id, the newest `limit` records. Does not ask the engine; reads the disk,
+    /// on a thread for that.
+    pub async fn attempts_of(
+        &self,
+        event_id: String,
+        limit: usize,
+    ) -> Result<EventAttempts, CommandError> {
+        let Some(history) = self.history.clone() else {
+            return Ok(EventAttempts::default());
+        };
+        let read = move || {
+            let mut records = history.attempts_of(&event_id, limit + 1);
+            let is_truncated = records.len() > limit;
+            records.truncate(limit);
+            // Written in nearly this order: one with an excerpt is a little later.
+            records.sort_by_key(|record| record.ended);
+            EventAttempts {
+                records,
+                is_truncated,
+                known_since: history.known_since(),
+            }
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| CommandError::Unavailable)
     }
 
     /// Asks the engine. `make` gets the way back for the answer.

@@ -35,6 +35,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
+use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::view::View;
 use hedgerow_store::{Store, StoreError};
 use tokio::runtime::Handle;
@@ -67,6 +68,8 @@ pub struct Parts {
     pub view: View,
     /// Where catalog files are written.
     pub disk: Arc<dyn Disk>,
+    /// Where attempts are remembered for people, if anywhere.
+    pub history: Option<HistoryHandle>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// How requests are sent.
@@ -178,6 +181,7 @@ impl Engine {
             store: Arc::clone(&parts.store),
             clock: Arc::clone(&parts.clock),
             client: parts.client,
+            history: parts.history.clone(),
             store_id: parts.store_id,
             late_success_window: settings.retry.late_success_window,
             subscription_name_upper_case: settings.subscription_name_upper_case,
@@ -187,6 +191,7 @@ impl Engine {
             topics: topics_seen,
             commands: command_to,
             notes: notes.clone(),
+            history: parts.history,
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),

@@ -16,6 +16,7 @@ use hedgerow_io::clock::{Clock, SystemClock};
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
+use hedgerow_store::history::{History, HistoryOptions};
 use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::view::table::lsm::LsmTable;
 use hedgerow_store::view::{View, ViewOptions};
@@ -35,6 +36,8 @@ pub struct GridOptions {
     pub data: PathBuf,
     /// How the log is kept.
     pub log: LogOptions,
+    /// How attempts are remembered.
+    pub history: HistoryOptions,
     /// How many terminal records are kept.
     pub terminal_records_max: u64,
     /// How deliveries are made.
@@ -149,7 +152,7 @@ impl Grid {
                 path: "the engine".into(),
                 source,
             })?;
-        let (log, parts) = self.open()?;
+        let (log, history, parts) = self.open()?;
         let result = runtime.block_on(async {
             let mut settings = self.options.engine.clone();
             settings.starts_held &= !*has_served;
@@ -158,6 +161,7 @@ impl Grid {
             state.send_replace(GridState::Serving(engine.handle()));
             engine.run(stop).await
         });
+        drop(history);
         // Others may still hold the store; the directory must be free before it is opened again.
         log.close();
         result
@@ -171,7 +175,7 @@ impl Grid {
     }
 
     /// Opens log and view, and folds what the view has not seen.
-    fn open(&self) -> Result<(Arc<Log>, Parts), StoreError> {
+    fn open(&self) -> Result<(Arc<Log>, Option<History>, Parts), StoreError> {
         let disk = RealDisk::new(&self.options.data).map_err(|source| StoreError::Io {
             doing: "open",
             path: self.options.data.display().to_string(),
@@ -186,7 +190,11 @@ impl Grid {
                 .now()
                 .timestamp
         });
-        let recovered = Log::open(Arc::clone(&disk), self.options.log.clone(), issue)?;
+        let recovered = Log::open(
+            Arc::clone(&disk),
+            self.options.log.clone(),
+            Arc::clone(&issue),
+        )?;
         self.clock
             .get_or_init(|| SystemClock::new(recovered.clock_high_water()));
         let (store_id, epoch) = (recovered.store_id(), recovered.epoch());
@@ -213,7 +221,9 @@ impl Grid {
         }
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
+        let history = self.start_history(&disk, issue);
         let parts = Parts {
+            history: history.as_ref().map(History::handle),
             store,
             view,
             disk,
@@ -225,7 +235,24 @@ impl Grid {
             spawner: self.spawner.clone(),
             process_began: *self.began.get_or_init(|| self.now()),
         };
-        Ok((log, parts))
+        Ok((log, history, parts))
+    }
+
+    /// Begins to remember attempts in the directory, which is ours once the log is open.
+    fn start_history(
+        &self,
+        disk: &Arc<dyn Disk>,
+        clock: hedgerow_store::log::Clock,
+    ) -> Option<History> {
+        let reserve = self.options.log.disk_reserve_bytes;
+        let options = HistoryOptions {
+            // It stops to grow well before publishing has to.
+            disk_reserve_bytes: reserve.saturating_mul(3),
+            ..self.options.history.clone()
+        };
+        options
+            .is_enabled
+            .then(|| History::start(Arc::clone(disk), options, clock))
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`note`] | what observers are told of each attempt |
+//! | [`remember`] | what the history is told of each attempt |
 //! | [`settings`] | everything that can be tuned |
 //!
 //! The rules themselves (when, whether, what it means) are `hedgerow-core`'s. A subscriber's 503 is not an error here;
@@ -22,6 +23,7 @@ pub mod engine;
 pub mod grid;
 pub mod note;
 mod plan;
+mod remember;
 mod runner;
 pub mod settings;
 

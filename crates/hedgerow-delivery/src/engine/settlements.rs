@@ -8,6 +8,7 @@ use hedgerow_core::outcome::{DeadLetterReason, Verdict, classify};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{self, DeliveryKey, FailedAttempt};
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::history::HistoryKind;
 use hedgerow_store::record::{
     Dead, Failed, FailedDelivery, IN_FLIGHT, Progress, Record, Settled, SettledHow, dead_text,
     unpack_event,
@@ -18,6 +19,7 @@ use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
 use crate::note::{AttemptNote, NoteNext};
+use crate::remember::{Circumstances, remember};
 use crate::runner::{Flight, LateExchange};
 
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
@@ -31,8 +33,8 @@ impl Engine {
         kind: ReportKind,
     ) -> Result<(), StoreError> {
         match kind {
-            ReportKind::Ended { end, stays_open } => self.attempt_ended(key, &end, stays_open),
-            ReportKind::LateSuccess(end) => self.late_success(key, &end),
+            ReportKind::Ended { end, stays_open } => self.attempt_ended(key, end, stays_open),
+            ReportKind::LateSuccess(end) => self.late_success(key, end),
             ReportKind::LateClosed { attempt } => {
                 if let Some(runner) = self.runners.get_mut(&key.subscription) {
                     runner.close_late(key.seq, attempt);
@@ -47,7 +49,7 @@ impl Engine {
     fn attempt_ended(
         &mut self,
         key: DeliveryKey,
-        end: &AttemptEnd,
+        end: AttemptEnd,
         stays_open: bool,
     ) -> Result<(), StoreError> {
         // A subscription that is gone, or was pointed elsewhere, has landed its flights already.
@@ -74,7 +76,7 @@ impl Engine {
         self.give_back(flight.seat.take(), signal);
         let progress = flight.progress.filter(|_| !flight.is_settled);
         let next = match progress {
-            Some(progress) => self.settle(key, &verdict, progress, end)?,
+            Some(progress) => self.settle(key, &verdict, progress, &end)?,
             // An earlier attempt succeeded late, while this one ran.
             None => NoteNext::Delivered,
         };
@@ -84,7 +86,11 @@ impl Engine {
             // The delivery is final: nobody waits for a late success.
             flight.abort.abort();
         }
-        self.tell(AttemptNote::of_attempt(&plan, end, outcome, next));
+        let note = AttemptNote::of_attempt(&plan, &end, outcome, next);
+        self.tell(
+            note,
+            Circumstances::of_attempt(HistoryKind::Attempt, key, end),
+        );
         self.look_again(key.subscription)
     }
 
@@ -113,13 +119,14 @@ impl Engine {
             progress: flight.progress,
         };
         self.journal_dead(&ending, now, event)?;
-        self.tell(AttemptNote::without_attempt(&plan, event, now, reason));
+        let note = AttemptNote::without_attempt(&plan, event, now, reason);
+        self.tell(note, Circumstances::of_end(key, event, now));
         self.look_again(key.subscription)
     }
 
     /// A success that came after its timeout (ED-178). A retry that is in flight is left to finish; its result decides
     /// nothing.
-    fn late_success(&mut self, key: DeliveryKey, end: &AttemptEnd) -> Result<(), StoreError> {
+    fn late_success(&mut self, key: DeliveryKey, end: AttemptEnd) -> Result<(), StoreError> {
         let Some(runner) = self.runners.get_mut(&key.subscription) else {
             return Ok(());
         };
@@ -128,12 +135,11 @@ impl Engine {
             return Ok(());
         };
         self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
-        self.tell(AttemptNote::of_attempt(
-            &plan,
-            end,
-            None,
-            NoteNext::Delivered,
-        ));
+        let note = AttemptNote::of_attempt(&plan, &end, None, NoteNext::Delivered);
+        self.tell(
+            note,
+            Circumstances::of_attempt(HistoryKind::LateSuccess, key, end),
+        );
         self.look_again(key.subscription)
     }
 
@@ -161,12 +167,16 @@ impl Engine {
         }
     }
 
-    /// Logs a line, and tells observers.
-    fn tell(&self, note: AttemptNote) {
+    /// Logs a line, and tells observers and the history.
+    fn tell(&self, note: AttemptNote, circumstances: Circumstances) {
         note.log(self.now());
         if self.notes.receiver_count() > 0 {
             // They may have gone in this moment.
-            let _ = self.notes.send(note);
+            let _ = self.notes.send(note.clone());
+        }
+        let runner = self.runners.get(&circumstances.key.subscription);
+        if let (Some(history), Some(runner)) = (&self.context.history, runner) {
+            remember(history, runner, note, circumstances);
         }
     }
 

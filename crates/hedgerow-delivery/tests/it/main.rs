@@ -5,6 +5,7 @@
 
 mod crash;
 mod declarations;
+mod history;
 mod late;
 mod reader;
 mod timelines;

@@ -21,6 +21,7 @@ use hedgerow_io::http::scripted::{ScriptedNetwork, serve};
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectError};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
+use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
 use hedgerow_store::record::PackedEvents;
 use hedgerow_store::view::table::{MemoryTable, Row, RowChange, Space, Table};
@@ -112,6 +113,7 @@ struct Ground {
     table: Arc<BreakableTable>,
     folder: tempfile::TempDir,
     clock: TokioClock,
+    history: Option<HistoryHandle>,
 }
 
 /// A table whose writes fail, or panic, when a test says so.
@@ -172,6 +174,14 @@ impl World {
         settings: EngineSettings,
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
+        Self::with_history(settings, None, script)
+    }
+
+    pub fn with_history(
+        settings: EngineSettings,
+        history: Option<HistoryHandle>,
+        script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
+    ) -> Self {
         let clock = TokioClock::new(Timestamp::from_millis(START_MS));
         let store = Arc::new(MemoryStore::new(move || clock.now().timestamp));
         let begun = tokio::time::Instant::now();
@@ -187,6 +197,7 @@ impl World {
             table: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             clock,
+            history,
         };
         let (stop, stopped) = watch::channel(false);
         let engine = ground.engine(&settings, &receiver, 1, false);
@@ -433,6 +444,7 @@ impl Ground {
             store: Arc::clone(&self.store) as _,
             view,
             disk,
+            history: self.history.clone(),
             clock: Arc::new(self.clock),
             client: Arc::new(Client::new(network, ClientOptions::default())),
             guard: Arc::new(AddressGuard::new([])),

@@ -72,6 +72,12 @@ impl std::fmt::Debug for AnswerBody {
 }
 
 impl AnswerBody {
+    /// Whether the head says that there is no body: nothing is left to be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
     /// Reads the body within the client's bounds (ED-127: 64 KiB and 2 s) and keeps its beginning. A body that was read
     /// to its end leaves its connection for the next request; a longer, slower or broken one is cut off together with
     /// its connection, which is no error.

@@ -1,0 +1,159 @@
+//! What the history is told of each attempt (ED-311), and that deliveries do not care how it fares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::disk::faulty::FaultyDisk;
+use hedgerow_store::history::{History, HistoryKind, HistoryNext, HistoryOptions, HistoryRecord};
+use serde_json::json;
+
+use crate::world::{Meet, START_MS, World, settings};
+
+fn history(disk: &FaultyDisk) -> History {
+    let options = HistoryOptions {
+        disk_reserve_bytes: 0,
+        ..HistoryOptions::default()
+    };
+    let clock = || Timestamp::from_millis(START_MS);
+    History::start(disk.mount(), options, Arc::new(clock))
+}
+
+/// What is remembered of an event, the oldest first.
+async fn attempts_of(world: &World, id: &str) -> Vec<HistoryRecord> {
+    let attempts = world.handle.attempts_of(id.to_owned(), 100).await.unwrap();
+    assert!(!attempts.is_truncated);
+    assert_eq!(attempts.known_since, Some(Timestamp::from_millis(START_MS)));
+    attempts.records
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_and_a_late_success_are_remembered() {
+    let meet = |id: &str, attempt: usize| match (id, attempt) {
+        ("busy", 0) => Meet::status(503),
+        ("late", 0) => Meet::late(200, 40),
+        _ => Meet::status(200),
+    };
+    let history = history(&FaultyDisk::new(1));
+    let world = World::with_history(settings(), Some(history.handle()), meet);
+    let topic = world.topic("orders").await;
+    let info = world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["good", "busy", "late"]).await;
+    world.sleep_until(Duration::from_secs(300)).await;
+
+    let rows = [
+        ("good", HistoryKind::Attempt, 1, None, 200, true),
+        (
+            "busy",
+            HistoryKind::Attempt,
+            1,
+            Some(Outcome::Busy),
+            503,
+            false,
+        ),
+        ("busy", HistoryKind::Attempt, 2, None, 200, true),
+        (
+            "late",
+            HistoryKind::Attempt,
+            1,
+            Some(Outcome::TimedOut),
+            0,
+            false,
+        ),
+        ("late", HistoryKind::LateSuccess, 1, None, 200, true),
+    ];
+    let mut found = Vec::new();
+    for id in ["good", "busy", "late"] {
+        found.extend(attempts_of(&world, id).await);
+    }
+    assert_eq!(found.len(), rows.len());
+    for (record, row) in found.iter().zip(rows) {
+        let is_delivered = match record.next {
+            HistoryNext::Delivered => true,
+            HistoryNext::Due(due) => {
+                assert!(due > record.ended);
+                false
+            }
+            HistoryNext::Dead(_) => panic!("nothing was given up"),
+        };
+        let (id, kind) = (record.event_id.as_str(), record.kind);
+        let (attempt, outcome, status) = (record.attempt, record.outcome, record.status);
+        assert_eq!((id, kind, attempt, outcome, status, is_delivered), row);
+        let (topic_id, subscription) = (record.topic, record.subscription);
+        assert_eq!((topic_id, subscription), (topic, info.subscription.id));
+        let names = [&record.topic_name, &record.subscription_name];
+        assert_eq!(names, ["orders", "the-sub"]);
+        assert!(record.published <= record.started && record.started <= record.ended);
+        assert_eq!(record.excerpt, None, "there was no body");
+    }
+    assert_eq!(found[3].detail.as_deref(), Some("no answer in 30s"));
+    assert_eq!(found[4].latency, Duration::from_secs(40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_without_attempt_is_remembered() {
+    let history = history(&FaultyDisk::new(3));
+    let script = |_: &str, _: usize| Meet::status(500);
+    let world = World::with_history(settings(), Some(history.handle()), script);
+    let topic = world.topic("orders").await;
+    let policy = json!({ "retryPolicy": { "eventTimeToLiveInMinutes": 1 } });
+    world.subscribe("orders", "the-sub", policy).await.unwrap();
+    world.publish(topic, &["never"]).await;
+    world.sleep_until(Duration::from_secs(300)).await;
+    let found = attempts_of(&world, "never").await;
+    let (end, attempts) = found.split_last().unwrap();
+    assert_eq!((end.kind, end.attempt), (HistoryKind::EndWithoutAttempt, 0));
+    let reason = DeadLetterReason::TimeToLiveExceeded;
+    assert_eq!(end.next, HistoryNext::Dead(reason));
+    let numbers: Vec<u16> = attempts.iter().map(|record| record.attempt).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert!(attempts.iter().all(|record| record.status == 500));
+
+    let newest = world.handle.attempts_of("never".to_owned(), 2).await;
+    let newest = newest.unwrap();
+    assert!(newest.is_truncated);
+    assert_eq!(newest.records, found[2..]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deliveries_go_on_when_the_historys_disk_is_full() {
+    let disk = FaultyDisk::new(2);
+    disk.set_capacity(0);
+    let history = history(&disk);
+    let world = World::with_history(settings(), Some(history.handle()), |_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    for _ in 0..10 {
+        world.publish(topic, &["a", "b", "c"]).await;
+        history.handle().flush();
+    }
+    world.settle().await;
+    history.handle().flush();
+    assert_eq!(world.info("orders", "the-sub").await.counters.delivered, 30);
+    world.assert_balanced("orders", "the-sub").await;
+    let counters = history.handle().counters();
+    assert_eq!((counters.written, counters.dropped), (0, 30));
+    let attempts = world.handle.attempts_of("a".to_owned(), 10).await.unwrap();
+    assert_eq!(attempts.records, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_history_nothing_is_known() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["a"]).await;
+    world.settle().await;
+    let attempts = world.handle.attempts_of("a".to_owned(), 10).await.unwrap();
+    assert_eq!((attempts.records.len(), attempts.known_since), (0, None));
+}
