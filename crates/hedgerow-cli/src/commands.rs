@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod dev;
+pub mod event;
 pub mod event_subscription;
 pub mod publish;
 pub mod serve;

@@ -26,6 +26,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::config::ConfigCommand;
 use crate::commands::dev::DevCommand;
+use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::publish::PublishCommand;
 use crate::commands::serve::ServeCommand;
@@ -47,6 +48,7 @@ enum Command {
     Serve(ServeCommand),
     Topic(TopicCommand),
     EventSubscription(EventSubscriptionCommand),
+    Event(EventCommand),
     Publish(PublishCommand),
     TerminalRecord(TerminalRecordCommand),
     Config(ConfigCommand),
@@ -68,6 +70,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve.run(),
         Command::Topic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
+        Command::Event(event) => commands::run_client(event.run()),
         Command::Publish(publish) => commands::run_client(publish.run()),
         Command::TerminalRecord(record) => commands::run_client(record.run()),
         Command::Config(config) => config.run(),

@@ -1,5 +1,6 @@
 //! The admin API below `/api/v1`, and `/healthz`. One module a noun; bodies have the shapes of Event Grid's properties.
 
+mod events;
 mod extract;
 mod health;
 mod subscriptions;
@@ -48,6 +49,7 @@ pub fn router(app: SharedApp) -> Router {
             "/api/v1/topics/{topic}/eventSubscriptions/{name}",
             subscription,
         )
+        .route("/api/v1/events/{eventId}/attempts", get(events::attempts))
         .route("/api/v1/terminalRecords", get(terminal_records::list))
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })

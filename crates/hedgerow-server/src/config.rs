@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{ClientOptions, Network};
+use hedgerow_store::history::HistoryOptions;
 use hedgerow_store::log::LogOptions;
 
 pub use self::error::{ConfigError, Place, Problem};
@@ -56,6 +57,8 @@ pub struct Config {
     pub store: LogOptions,
     /// How many terminal records are kept; the oldest go first.
     pub terminal_records_max: u64,
+    /// How attempts are remembered.
+    pub history: HistoryOptions,
     /// How log lines are written.
     pub log_format: LogFormat,
 }
@@ -111,6 +114,7 @@ impl Default for Config {
             client: ClientOptions::default(),
             store: LogOptions::default(),
             terminal_records_max: 100_000,
+            history: HistoryOptions::default(),
             log_format: LogFormat::default(),
         }
     }

@@ -266,6 +266,7 @@ fn start_engine(
         data: config.data.clone(),
         log: config.store.clone(),
         terminal_records_max: config.terminal_records_max,
+        history: config.history.clone(),
         engine,
     };
     let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());

@@ -333,3 +333,41 @@ fn what_makes_no_sense_is_refused_before_anything_is_asked() {
     let refused = run(&["topic", "list", "--server", &server, "--token", "t"]);
     assert!(complained(&refused, 1).contains(&format!("cannot connect to {server}")));
 }
+
+#[test]
+fn attempts_of_an_event_are_listed() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    printed(&server.run(&[
+        "event-subscription",
+        "create",
+        "--name",
+        "billing",
+        "--source-resource-id",
+        "orders",
+        "--endpoint",
+        &endpoint,
+    ]));
+    let none = printed(&server.run(&["event", "attempts", "a/b 1"]));
+    assert!(none.starts_with("no attempt is remembered; "), "{none}");
+    let keys = json(&server, &["topic", "keys", "orders"]);
+    let key = keys["key1"].as_str().unwrap();
+    let publish = ["publish", "--topic", "orders", "--key", key];
+    printed(&server.run(&[&publish[..], &["--id", "a/b 1"]].concat()));
+    let listed = until("an attempt", || {
+        let listed = printed(&server.run(&["event", "attempts", "a/b 1"]));
+        listed.contains("Delivered").then_some(listed)
+    });
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].starts_with("TOPIC"), "{listed}");
+    assert!(
+        lines[1].starts_with("orders") && lines[1].contains("billing"),
+        "{listed}"
+    );
+    assert!(lines[2].starts_with("attempts before "), "{listed}");
+    let answer = json(&server, &["event", "attempts", "a/b 1"]);
+    assert_eq!(answer["value"][0]["attempt"], 1);
+    assert!(answer["knownSince"].is_string());
+}

@@ -49,6 +49,10 @@ const WAIT: Span = Span {
 const TIME: Span = Span {
     range: Duration::from_millis(100)..=DAY,
 };
+/// How long something is kept.
+const AGE: Span = Span {
+    range: Duration::from_secs(3_600)..=Duration::from_secs(365 * 86_400),
+};
 /// What a subscription may declare (ED-176).
 const RESPONSE_TIMEOUT: Span = Span {
     range: Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.start() as u64)
@@ -261,6 +265,13 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!("store.checkpoint_bytes", MEMORY, engine.checkpoint_bytes),
     setting!("store.read_interval", TIME, engine.read_interval),
+    setting!("history.enabled", Flag, history.is_enabled),
+    setting!(
+        "history.bytes_max",
+        Size::<u64>::new(MIB..=1 << 50),
+        history.bytes_max
+    ),
+    setting!("history.age_max", AGE, history.age_max),
     setting!("log.format", Format, log_format),
 ];
 
@@ -288,15 +299,16 @@ pub fn unknown(written: &Written) -> Problem {
     problem
 }
 
-/// The known key that is most like `key`, if one is like it: the same name in another section first.
+/// The known key that is most like `key`, if one is like it: the same name in another section first, and of equals the
+/// first of the table.
 fn nearest(key: &str) -> Option<&'static str> {
     let name = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    let distances = SETTINGS.iter().map(|setting| {
+    let distances = SETTINGS.iter().enumerate().map(|(index, setting)| {
         let whole = distance(key, setting.key);
         let of_name = distance(&name(key), &name(setting.key)) + 1;
-        (whole.min(of_name), setting.key)
+        (whole.min(of_name), index, setting.key)
     });
-    let (distance, nearest) = distances.min()?;
+    let (distance, _, nearest) = distances.min()?;
     (distance <= 2.max(name(key).len() / 3)).then_some(nearest)
 }
 

@@ -7,6 +7,7 @@ mod admin;
 mod config;
 mod delivery;
 mod guard;
+mod history;
 mod lifecycle;
 mod publish;
 mod support;

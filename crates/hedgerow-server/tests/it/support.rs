@@ -300,7 +300,12 @@ impl Receiver {
                         let _leave = gate.acquire().await;
                         let status = status.load(Ordering::SeqCst);
                         let answer = Response::builder().status(status);
-                        Ok::<_, hyper::Error>(answer.body(Full::<Bytes>::default()).unwrap())
+                        // A refusal says what was asked for, as many servers do.
+                        let said = match status {
+                            200..400 => Bytes::new(),
+                            _ => format!("cannot do {}", head.uri).into(),
+                        };
+                        Ok::<_, hyper::Error>(answer.body(Full::<Bytes>::new(said)).unwrap())
                     }
                 });
                 let io = TokioIo::new(stream);

@@ -1,0 +1,62 @@
+//! What became of an event's deliveries, attempt by attempt (ED-311). Answered from the history, which is lossy.
+
+use axum::Json;
+use axum::extract::State;
+use hedgerow_core::outcome::Outcome;
+use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
+use serde_json::{Value, json};
+
+use super::extract::Names;
+use crate::error::ApiError;
+use crate::state::SharedApp;
+
+/// Records of an answer at most: the newest ones.
+const RECORDS_MAX: usize = 1_000;
+
+pub async fn attempts(
+    State(app): State<SharedApp>,
+    Names(event_id): Names<String>,
+) -> Result<Json<Value>, ApiError> {
+    let attempts = app.engine()?.attempts_of(event_id, RECORDS_MAX).await?;
+    let value: Vec<Value> = attempts.records.iter().map(shown).collect();
+    Ok(Json(json!({
+        "value": value,
+        "isTruncated": attempts.is_truncated,
+        "knownSince": attempts.known_since.map(|time| time.to_string()),
+    })))
+}
+
+fn shown(record: &HistoryRecord) -> Value {
+    let (kind, is_attempt) = match record.kind {
+        HistoryKind::Attempt => ("Attempt", true),
+        HistoryKind::LateSuccess => ("LateSuccess", true),
+        HistoryKind::EndWithoutAttempt => ("EndWithoutAttempt", false),
+    };
+    let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
+    let (due, reason) = match record.next {
+        HistoryNext::Delivered => (None, None),
+        HistoryNext::Due(due) => (Some(due.to_string()), None),
+        HistoryNext::Dead(reason) => (None, Some(reason.as_str())),
+    };
+    let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);
+    let excerpt = record.excerpt.as_ref();
+    json!({
+        "eventId": record.event_id,
+        "topic": record.topic_name,
+        "eventSubscription": record.subscription_name,
+        "kind": kind,
+        "attempt": is_attempt.then_some(record.attempt),
+        "publishTime": record.published.to_string(),
+        "startTime": is_attempt.then(|| record.started.to_string()),
+        "endTime": record.ended.to_string(),
+        "latencyInMs": is_attempt.then_some(latency_ms),
+        "outcome": is_attempt.then_some(outcome),
+        "httpStatus": (record.status > 0).then_some(record.status),
+        "detail": record.detail,
+        "responseExcerpt": excerpt.map(|excerpt| excerpt.text.as_str()),
+        "responseBytes": excerpt.map(|excerpt| excerpt.body_bytes),
+        "nextAttemptTime": due,
+        "reason": reason,
+        "final": !matches!(record.next, HistoryNext::Due(_)),
+    })
+}
