@@ -242,6 +242,7 @@ impl EngineHandle {
             let mut records = history.attempts_of(&event_id, limit + 1);
             let is_truncated = records.len() > limit;
             records.truncate(limit);
+            records.reverse();
             // Written in nearly this order: one with an excerpt is a little later.
             records.sort_by_key(|record| record.ended);
             EventAttempts {

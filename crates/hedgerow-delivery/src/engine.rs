@@ -20,6 +20,7 @@
 
 mod attempts;
 mod declarations;
+mod lost_attempts;
 mod reader;
 mod settlements;
 mod subscriptions;

@@ -112,7 +112,7 @@ impl AttemptNote {
     }
 }
 
-fn event_id(event: &StoredEvent) -> String {
+pub(crate) fn event_id(event: &StoredEvent) -> String {
     // An event that cannot be read stops the engine elsewhere; here it only lacks its name.
     unpack_event(&event.bytes).map_or_else(|_| String::new(), |event| event.id.into_owned())
 }

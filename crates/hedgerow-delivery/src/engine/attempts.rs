@@ -263,6 +263,7 @@ impl Engine {
         progress: Progress,
         seat: Option<Seat>,
     ) -> Result<(), StoreError> {
+        self.remember_without_outcome(key, next, progress);
         match next {
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;

@@ -119,6 +119,51 @@ async fn an_end_without_attempt_is_remembered() {
     assert_eq!(newest.records, found[2..]);
 }
 
+/// ED-189, ED-190: an attempt that the server itself ended, or left behind, is one of the list.
+#[tokio::test(start_paused = true)]
+async fn attempts_without_an_outcome_are_remembered() {
+    let history = history(&FaultyDisk::new(4));
+    let script = |_: &str, attempt: usize| match attempt {
+        0..=2 => Meet::Silence,
+        _ => Meet::status(200),
+    };
+    let mut fast = settings();
+    fast.drain = Duration::from_secs(1);
+    fast.retry.crash_delay = Duration::ZERO;
+    let mut world = World::with_history(fast, Some(history.handle()), script);
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    world.crash().await;
+    world.settle().await;
+    world.reopen().await;
+    world.settle().await;
+    world.stop().await;
+    world.start();
+    world.settle().await;
+    let found = loop {
+        let found = attempts_of(&world, "e1").await;
+        if found.len() == 4 {
+            break found;
+        }
+        world.settle().await;
+    };
+    let seen: Vec<_> = found
+        .iter()
+        .map(|record| (record.attempt, record.kind, record.outcome))
+        .collect();
+    let without = HistoryKind::AttemptWithoutOutcome;
+    let aborted = Some(Outcome::Aborted);
+    assert_eq!(seen[1..3], [(2, without, aborted), (3, without, aborted)]);
+    assert_eq!((seen[0].0, seen[0].1), (1, without), "{seen:?}");
+    assert_eq!(seen[3], (4, HistoryKind::Attempt, None));
+    assert!(found.iter().all(|record| record.event_id == "e1"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn deliveries_go_on_when_the_historys_disk_is_full() {
     let disk = FaultyDisk::new(2);

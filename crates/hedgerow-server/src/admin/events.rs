@@ -31,6 +31,7 @@ fn shown(record: &HistoryRecord) -> Value {
         HistoryKind::Attempt => ("Attempt", true),
         HistoryKind::LateSuccess => ("LateSuccess", true),
         HistoryKind::EndWithoutAttempt => ("EndWithoutAttempt", false),
+        HistoryKind::AttemptWithoutOutcome => ("AttemptWithoutOutcome", true),
     };
     let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
     let (due, reason) = match record.next {
@@ -39,6 +40,7 @@ fn shown(record: &HistoryRecord) -> Value {
         HistoryNext::Dead(reason) => (None, Some(reason.as_str())),
     };
     let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);
+    let has_latency = is_attempt && record.kind != HistoryKind::AttemptWithoutOutcome;
     let excerpt = record.excerpt.as_ref();
     json!({
         "eventId": record.event_id,
@@ -49,7 +51,7 @@ fn shown(record: &HistoryRecord) -> Value {
         "publishTime": record.published.to_string(),
         "startTime": is_attempt.then(|| record.started.to_string()),
         "endTime": record.ended.to_string(),
-        "latencyInMs": is_attempt.then_some(latency_ms),
+        "latencyInMs": has_latency.then_some(latency_ms),
         "outcome": is_attempt.then_some(outcome),
         "httpStatus": (record.status > 0).then_some(record.status),
         "detail": record.detail,

@@ -36,7 +36,7 @@ pub struct HistoryRecord {
     pub subscription_name: String,
     /// The event's number in its topic.
     pub seq: u64,
-    /// Which attempt, from 1; 0 if the delivery ended before there was one.
+    /// Which attempt, from 1; 0 for an end without attempt.
     pub attempt: u16,
     /// P of ED-203: when the event was accepted.
     pub published: Timestamp,
@@ -44,7 +44,7 @@ pub struct HistoryRecord {
     pub started: Timestamp,
     /// When its outcome was known, or the end was decided.
     pub ended: Timestamp,
-    /// From the start to the outcome, measured (the two times above may have been slewed).
+    /// From the start to the outcome, measured (the two times above may have been slewed). Zero if there was none.
     pub latency: Duration,
     /// What it met; `None` for a success, and for an end without attempt.
     pub outcome: Option<Outcome>,
@@ -67,6 +67,9 @@ pub enum HistoryKind {
     LateSuccess,
     /// A delivery that ended without another attempt.
     EndWithoutAttempt,
+    /// An attempt whose outcome nobody learned: the server stopped or crashed meanwhile, or its subscription changed. It
+    /// ended when that was found out.
+    AttemptWithoutOutcome,
 }
 
 /// The beginning of an answer's body.
