@@ -12,6 +12,10 @@ pub const NAMES: &[&str] = &[
     "segment-rename",
     "segment-renamed",
     "segment-recycle",
+    "index-write",
+    "index-rename",
+    "index-renamed",
+    "index-removed",
     "checkpoint-apply",
     "checkpoint-persist",
 ];

@@ -3,7 +3,9 @@
 //! | module | does |
 //! | --- | --- |
 //! | `group` | the form of what is written and synced together |
-//! | `segment` | one file of groups, and the index of what is in it |
+//! | `segment` | one file of groups |
+//! | `content` | what is in a segment, and where to look for a topic's events |
+//! | `index` | the same in a file, for opening without reading the segment |
 //! | `superblock` | who the store is, and its epoch |
 //! | `recover` | opens a log: end, torn tail or damage |
 //! | `scan` | reads the groups of a file in order |
@@ -18,7 +20,9 @@
 //! [`RecoveredLog`] into the view; [`RecoveredLog::start`] begins to write. The first error of a write or a sync closes
 //! the log for good, and its owner opens it again.
 
+mod content;
 mod group;
+mod index;
 mod pool;
 mod queue;
 mod read;
@@ -38,10 +42,11 @@ use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 
+pub(crate) use self::content::EventsRange;
 use self::pool::Pool;
 use self::queue::Work;
+pub use self::recover::OpenWork;
 use self::recover::Tail;
-pub(crate) use self::segment::EventsRange;
 use self::shared::Shared;
 use self::writer::{Start, Writer};
 use crate::disk::{Disk, DiskLock};
@@ -59,6 +64,8 @@ pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 /// Segments that are kept for journal records when publishing is refused.
 const RESERVE_SEGMENTS: u64 = 2;
 const LOCK: &str = "LOCK";
+/// Wishes of the commit thread that may wait.
+const WISHES_MAX: usize = 2;
 const MIB: usize = 1024 * 1024;
 
 /// How a log is kept.
@@ -132,6 +139,7 @@ pub struct RecoveredLog {
     epoch: u32,
     tail: Tail,
     next_seqs: HashMap<TopicId, u64>,
+    work: OpenWork,
     lock: DiskLock,
 }
 
@@ -176,13 +184,22 @@ impl Log {
             found.segments.back().map_or(0, |newest| newest.number),
         );
         let end = found.tail.end();
-        let shared = Shared::new(disk, options, found.store_id, found.segments, pool, end);
+        let shared = Shared::new(
+            disk,
+            options,
+            found.store_id,
+            found.segments,
+            found.unindexed,
+            pool,
+            end,
+        );
         Ok(RecoveredLog {
             shared: Arc::new(shared),
             clock,
             epoch: found.epoch,
             tail: found.tail,
             next_seqs,
+            work: found.work,
             lock,
         })
     }
@@ -223,6 +240,7 @@ impl Log {
         if let Some(number) = writer.next_segment() {
             self.shared.prepare(number);
         }
+        self.shared.write_indexes();
         Ok(Some(group))
     }
 
@@ -276,6 +294,12 @@ impl RecoveredLog {
         self.shared.store_id
     }
 
+    /// What opening it took.
+    #[must_use]
+    pub fn work(&self) -> OpenWork {
+        self.work
+    }
+
     /// The highest time that the server is known to have issued. The clock goes on from there.
     #[must_use]
     pub fn clock_high_water(&self) -> Timestamp {
@@ -287,12 +311,12 @@ impl RecoveredLog {
     #[must_use]
     pub fn start(self, next_seqs: &HashMap<TopicId, u64>) -> Log {
         let (log, writer) = self.into_log(next_seqs);
-        let (wishes, wishes_heard) = mpsc::sync_channel(1);
+        let (wishes, wishes_heard) = mpsc::sync_channel(WISHES_MAX);
         let preparing = Arc::clone(&log.shared);
         let committing = Arc::clone(&log.shared);
         let threads = [
-            spawn("hedgerow-prepare", move || {
-                prepare_segments(&preparing, &wishes_heard);
+            spawn("hedgerow-tend", move || {
+                tend_segments(&preparing, &wishes_heard);
             }),
             spawn("hedgerow-commit", move || {
                 commit_groups(&committing, writer, &wishes);
@@ -427,7 +451,7 @@ impl Drop for CloseAtEnd<'_> {
 }
 
 /// The commit thread: takes all that is queued, without lingering, until the queue is closed and empty.
-fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<u32>) {
+fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<Wish>) {
     let _close = CloseAtEnd(shared);
     let bytes_max = shared.options.batch_bytes_max();
     let mut batch = Vec::new();
@@ -441,22 +465,38 @@ fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<
             tracing::error!(cause, "the store closes: {error}");
             return;
         }
+        // A wish that is not heard now is repeated after the next group, or granted with another one.
         if let Some(number) = writer.next_segment() {
-            // A wish that is not heard now is repeated after the next group.
-            let _ = wishes.try_send(number);
+            let _ = wishes.try_send(Wish::Segment(number));
+        } else if shared.lacks_indexes() {
+            let _ = wishes.try_send(Wish::Indexes);
         }
     }
 }
 
-/// The thread that makes segments ahead of time.
-fn prepare_segments(shared: &Shared, wished: &mpsc::Receiver<u32>) {
+/// What the commit thread leaves to the other one.
+enum Wish {
+    /// This segment is needed soon.
+    Segment(u32),
+    /// A segment was sealed.
+    Indexes,
+}
+
+/// The thread that makes segments ahead of time, and the indexes of those that are full.
+fn tend_segments(shared: &Shared, wished: &mpsc::Receiver<Wish>) {
     if let Err(error) = shared.pool.fill(shared.options.zeroed_segments) {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         tracing::warn!(cause, "{error}");
     }
-    while let Ok(number) = wished.recv() {
-        shared.prepare(number);
+    shared.write_indexes();
+    while let Ok(wish) = wished.recv() {
+        if let Wish::Segment(number) = wish {
+            shared.prepare(number);
+        }
+        shared.write_indexes();
     }
+    // Written even if the log has failed: they tell of what was durable before.
+    shared.write_indexes();
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {

@@ -22,6 +22,8 @@ pub struct Tally {
     pub batches_taken_back: u64,
     pub adopted: u64,
     pub torn: u64,
+    pub indexes_used: u64,
+    pub indexes_refused: u64,
 }
 
 impl Tally {
@@ -43,6 +45,8 @@ impl Tally {
         self.batches_taken_back += other.batches_taken_back;
         self.adopted += other.adopted;
         self.torn += other.torn;
+        self.indexes_used += other.indexes_used;
+        self.indexes_refused += other.indexes_refused;
     }
 
     /// A run that did not go through the places where things get lost proves little.
@@ -63,6 +67,8 @@ impl Tally {
                 self.checkpoints_interrupted > rounds / 20,
             ),
             ("groups adopted", self.adopted > rounds / 20),
+            ("indexes used", self.indexes_used > rounds),
+            ("indexes refused", self.indexes_refused > rounds / 20),
         ];
         let missed: Vec<_> = covered
             .iter()
@@ -98,6 +104,8 @@ impl fmt::Display for Tally {
             ("opens interrupted", self.opens_interrupted),
             ("groups adopted", self.adopted),
             ("groups torn", self.torn),
+            ("indexes used", self.indexes_used),
+            ("  spoilt and refused", self.indexes_refused),
         ];
         for (index, (name, count)) in rows.iter().enumerate() {
             let line_end = if index + 1 < rows.len() { "\n" } else { "" };

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::index;
 use super::lock;
 use super::segment::{self, DIRECTORY, Segment};
 use crate::disk::{Disk, DiskFile};
@@ -122,9 +123,11 @@ impl Pool {
         }
     }
 
-    /// Takes a segment that nobody needs.
+    /// Takes a segment that nobody needs, and removes its index.
     pub(crate) fn release(&self, segment: &Segment) -> Result<(), StoreError> {
         failpoint::hit("segment-recycle");
+        index::remove(&*self.disk, segment.number)?;
+        failpoint::hit("index-removed");
         let mut inner = lock(&self.inner);
         let from = segment::path(segment.number);
         if inner.free.len() >= self.free_max {

@@ -1,26 +1,42 @@
 //! Reads groups and events, from memory where they are there, else from disk. Runs beside the writer.
+//!
+//! Whoever reads one topic's events from disk reads the stretches of its offset index only, and not much more than it
+//! asked for: a reader that is far behind costs what it is given. What was read for one is kept for the next, because
+//! those that are behind in the same topic want the same.
+//!
+//! Every group and every stretch that is read is checked by its crc. One that is wrong is damage, unless its segment was
+//! recycled meanwhile.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hedgerow_core::position::{Mark, Position};
 
+use super::content::{Parts, STRETCH_BYTES_MAX, Stretch};
 use super::lock;
 use super::scan::Scanner;
 use super::segment::{self, Segment};
 use super::shared::Shared;
 use crate::error::{Place, StoreError};
-use crate::record::Record;
+use crate::record::{Record, codec};
 use crate::{Group, StoredEvent};
 
-/// So many groups that were read for one event are kept for the next one.
-const OLD_GROUPS_MAX: usize = 64;
-/// How far a search for one event reads ahead: a little more than a step of the offset index.
-const EVENT_WINDOW_BYTES: usize = 32 * 1024;
+/// So many parts of the log that were read for one event are kept for the next one.
+const OLD_PARTS_MAX: usize = 64;
+
+/// Records that were read from disk together.
+pub(crate) struct OldPart {
+    records: Vec<Record>,
+    /// The size of the backing buffer.
+    bytes: usize,
+}
 
 /// Events of one topic in a row, up to a number of bytes.
 struct Row {
     next: Position,
     bytes_left: usize,
+    /// How much may still be read from disk for it.
+    read_left: usize,
     events: Vec<(u64, StoredEvent)>,
 }
 
@@ -70,6 +86,7 @@ impl Shared {
         let mut row = Row {
             next: from,
             bytes_left: bytes_max,
+            read_left: bytes_max,
             events: Vec::new(),
         };
         let recent = lock(&self.ring).find(from, bytes_max);
@@ -78,13 +95,7 @@ impl Shared {
         }
         if row.events.is_empty() {
             // Taken out of the lock: adding is long.
-            let old = lock(&self.old_groups)
-                .iter()
-                .find(|old| has(old, from))
-                .cloned();
-            if let Some(old) = old {
-                row.add_all(&old);
-            }
+            self.add_old(&mut row);
         }
         // Each step ends with a segment at the latest.
         while recent.is_empty() && row.wants_more() && self.read_row(&mut row)? {}
@@ -123,26 +134,100 @@ impl Shared {
         Ok(groups)
     }
 
-    /// Goes on with the row in the segment that has its next event; says whether there is one.
+    /// Goes on with the row in the segment that has its next event; says whether anything was added.
     fn read_row(&self, row: &mut Row) -> Result<bool, StoreError> {
-        let found = self
-            .segments()
-            .into_iter()
-            .find_map(|segment| segment.find(row.next).map(|offset| (segment, offset)));
-        let Some((segment, mut offset)) = found else {
+        let found = self.segments().into_iter().find_map(|segment| {
+            let stretches = segment.stretches(row.next, row.read_left);
+            (!stretches.is_empty()).then_some((segment, stretches))
+        });
+        let Some((segment, stretches)) = found else {
             return Ok(false);
         };
-        let end = segment.content().end;
-        let window = EVENT_WINDOW_BYTES.max(row.bytes_left);
-        let mut scanner = self.scanner(&segment, end).reading_ahead(window);
-        while offset < end && row.wants_more() {
-            let group = self.read_group(&mut scanner, &segment, offset)?;
-            offset = group.end.offset();
-            if row.add_all(&group) {
-                self.keep(group);
+        let before = row.next.seq;
+        for (at, stretch) in stretches.iter().enumerate() {
+            self.add_old(row);
+            if !row.wants_more() {
+                break;
+            }
+            let next = stretches.get(at + 1);
+            if next.is_some_and(|next| next.first_seq <= row.next.seq) {
+                continue;
+            }
+            match stretch.of {
+                Parts::Groups => self.read_groups(row, &segment, stretch)?,
+                Parts::Frames { crc } => self.read_frames(row, &segment, stretch, crc)?,
             }
         }
-        Ok(true)
+        Ok(row.next.seq > before)
+    }
+
+    fn read_groups(
+        &self,
+        row: &mut Row,
+        segment: &Segment,
+        stretch: &Stretch,
+    ) -> Result<(), StoreError> {
+        let window = row.read_left.max(STRETCH_BYTES_MAX as usize);
+        let mut scanner = self
+            .scanner(segment, stretch.end)
+            .reading_ahead(window.min(stretch.len()));
+        let mut offset = stretch.start;
+        while offset < stretch.end && row.wants_more() {
+            let before = scanner.read_bytes;
+            let group = self.read_group(&mut scanner, segment, offset)?;
+            row.has_read(scanner.read_bytes - before);
+            offset = group.end.offset();
+            if row.add_all(&group.records) || !row.wants_more() {
+                self.keep(group.records, group.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_frames(
+        &self,
+        row: &mut Row,
+        segment: &Segment,
+        stretch: &Stretch,
+        crc: u32,
+    ) -> Result<(), StoreError> {
+        let mut bytes = vec![0; stretch.len()];
+        let read = segment
+            .file
+            .read_at(u64::from(stretch.start), &mut bytes)
+            .map_err(StoreError::io("read", segment::path(segment.number)))?;
+        if read < bytes.len() || crc32c::crc32c(&bytes) != crc {
+            return Err(self.unreadable(segment, stretch.start));
+        }
+        row.has_read(read as u64);
+        let records = codec::split_frames(&Bytes::from(bytes))
+            .map(|frame| codec::decode_record(&frame?))
+            .collect::<Result<Vec<_>, _>>()?;
+        // What does not fit now is what the next call begins with.
+        if row.add_all(&records) || !row.wants_more() {
+            self.keep(records, read);
+        }
+        Ok(())
+    }
+
+    /// Goes on with the row in what was read from disk lately.
+    fn add_old(&self, row: &mut Row) {
+        // Taken out of the lock: adding is long.
+        let mut next = self.old_part_with(row.next);
+        while let Some(old) = next.filter(|_| row.wants_more()) {
+            next = if row.add_all(&old.records) {
+                self.old_part_with(row.next)
+            } else {
+                None
+            };
+        }
+    }
+
+    fn old_part_with(&self, position: Position) -> Option<Arc<OldPart>> {
+        lock(&self.old_parts)
+            .iter()
+            .find(|old| has(old, position))
+            .cloned()
     }
 
     fn scanner<'a>(&self, segment: &'a Segment, end: u32) -> Scanner<'a> {
@@ -160,18 +245,18 @@ impl Shared {
             .ok_or_else(|| self.unreadable(segment, offset))
     }
 
-    /// Keeps a group for the next one who asks, within an eighth of the ring's bytes.
-    fn keep(&self, group: Group) {
+    /// Keeps records for the next one who asks, within an eighth of the ring's bytes.
+    fn keep(&self, records: Vec<Record>, bytes: usize) {
         let bytes_max = self.options.ring_bytes / 8;
-        let mut old = lock(&self.old_groups);
-        old.push_front(Arc::new(group));
-        let mut bytes = 0;
+        let mut old = lock(&self.old_parts);
+        old.push_front(Arc::new(OldPart { records, bytes }));
+        let mut kept_bytes = 0;
         let fitting = old
             .iter()
-            .take(OLD_GROUPS_MAX)
-            .take_while(|group| {
-                bytes += group.bytes;
-                bytes <= bytes_max
+            .take(OLD_PARTS_MAX)
+            .take_while(|part| {
+                kept_bytes += part.bytes;
+                kept_bytes <= bytes_max
             })
             .count();
         old.truncate(fitting);
@@ -202,13 +287,19 @@ impl Shared {
 
 impl Row {
     fn wants_more(&self) -> bool {
-        self.events.is_empty() || self.bytes_left > 0
+        self.events.is_empty() || (self.bytes_left > 0 && self.read_left > 0)
     }
 
-    /// Adds what follows from a group; says whether there was anything.
-    fn add_all(&mut self, group: &Group) -> bool {
+    /// Takes note that so much was read from disk for it.
+    fn has_read(&mut self, bytes: u64) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.read_left = self.read_left.saturating_sub(bytes);
+    }
+
+    /// Adds what follows from these records; says whether there was anything.
+    fn add_all(&mut self, records: &[Record]) -> bool {
         let before = self.events.len();
-        for record in &group.records {
+        for record in records {
             self.add(record);
         }
         self.events.len() > before
@@ -241,8 +332,8 @@ fn event_in(record: &Record, position: Position) -> Option<StoredEvent> {
     }
 }
 
-fn has(group: &Group, position: Position) -> bool {
-    group.records.iter().any(|record| match record {
+fn has(part: &OldPart, position: Position) -> bool {
+    part.records.iter().any(|record| match record {
         Record::Events(events) => {
             events.topic == position.topic
                 && position.seq >= events.first_seq

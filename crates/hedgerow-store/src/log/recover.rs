@@ -6,6 +6,9 @@
 //! group behind a bad one proves nothing by itself.) Groups of an older epoch than the last good one before the bad
 //! place do not count: they are leftovers of a tail that was torn before.
 //!
+//! A sealed segment whose index ([`index`]) fits it and its neighbours is not read here: a bad group in it is found by
+//! whoever reads it, and by `hedgerow store check`. So opening reads the tail and the segments without an index.
+//!
 //! After a kill or a failed sync, groups can be read from the page cache that are not on the disk. So everything
 //! behind the last `synced_through` is written and synced once more, and so are the names in the directory, before
 //! anything is read from the log and before the epoch is raised.
@@ -18,14 +21,14 @@ use hedgerow_core::position::{Mark, TopicId};
 use hedgerow_core::time::Timestamp;
 
 use super::group::{self, Header};
+use super::index::{self, Index, Reading};
 use super::pool::FreeFile;
 use super::scan::Scanner;
-use super::segment::{self, DIRECTORY, EventsRange, Segment};
+use super::segment::{self, DIRECTORY, Segment};
 use super::superblock::{self, Super};
 use super::{LogOptions, store_prefix};
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::record::codec;
 
 /// What was found.
 pub(crate) struct Found {
@@ -38,6 +41,30 @@ pub(crate) struct Found {
     pub free: VecDeque<FreeFile>,
     pub next_free: u64,
     pub tail: Tail,
+    /// Sealed segments whose index has to be written, oldest first.
+    pub unindexed: VecDeque<Arc<Segment>>,
+    pub work: OpenWork,
+}
+
+/// What opening a log took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenWork {
+    /// Segments there are.
+    pub segments: usize,
+    /// Segments that were not read, because their index says what is in them.
+    pub indexes_used: usize,
+    /// Indexes that were there and were not trusted.
+    pub indexes_refused: usize,
+    /// Bytes of segments that were read to find out what is in them.
+    pub scanned_bytes: u64,
+}
+
+/// What is in the segments of a log.
+pub(crate) struct Scanned {
+    pub segments: Vec<Arc<Segment>>,
+    pub tail: Tail,
+    unindexed: VecDeque<Arc<Segment>>,
+    pub work: OpenWork,
 }
 
 /// The end of the log.
@@ -91,9 +118,18 @@ pub(crate) fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Found, Store
     let numbers = segment_numbers(&names)?;
     let (found, slot) = identify(disk, options, !numbers.is_empty())?;
 
-    let (segments, tail) = scan(disk, store_prefix(&found.store_id), &numbers)?;
+    let Scanned {
+        segments,
+        tail,
+        unindexed,
+        work,
+    } = scan(disk, found.store_id, &numbers)?;
+    remove_orphans(disk, &names, &numbers)?;
     make_durable(disk, &segments, tail.synced_through())?;
     let epoch = raise_epoch(disk, options, found, slot, tail.epoch())?;
+    // Nothing is added to those before the newest.
+    let mut unindexed = unindexed;
+    unindexed.retain(|segment| segment.number != tail.end().segment());
 
     let (free, next_free) = free_files(disk, &names, &segments)?;
     let segments = segments
@@ -107,6 +143,8 @@ pub(crate) fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Found, Store
         free,
         next_free,
         tail,
+        unindexed,
+        work,
     })
 }
 
@@ -165,36 +203,111 @@ fn identify(
     Ok((new, 0))
 }
 
-/// Reads all groups up to the end of the log.
-fn scan(
+/// Finds out what is in the segments, up to the end of the log. Changes nothing.
+pub(crate) fn scan(
     disk: &dyn Disk,
-    store: u64,
+    store_id: [u8; 16],
     numbers: &[u32],
-) -> Result<(Vec<Arc<Segment>>, Tail), StoreError> {
+) -> Result<Scanned, StoreError> {
+    let store = store_prefix(&store_id);
     let segments = numbers
         .iter()
         .map(|number| open_segment(disk, *number).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut tail = Tail::default();
-    let mut bad = None;
-    for (index, segment) in segments.iter().enumerate() {
-        let before = tail.next_number();
-        scan_segment(store, segment, &mut tail)?;
-        // A segment without a group that follows is not part of the log; the bad place is behind the segment before.
-        if tail.next_number() == before {
-            bad = Some(index);
-            break;
-        }
-    }
-    let first_unread = bad.unwrap_or(segments.len());
-    refuse_damage(store, &segments[first_unread.saturating_sub(1)..], &tail)?;
-    if tail.last.is_none() && numbers.first().is_some_and(|first| *first > 1) {
+    let mut found = Scanned {
+        segments,
+        tail: Tail::default(),
+        unindexed: VecDeque::new(),
+        work: OpenWork::default(),
+    };
+    found.work.segments = numbers.len();
+    let bad = found.scan_segments(disk, store_id)?;
+    let first_unread = bad.unwrap_or(found.segments.len());
+    let rest = &found.segments[first_unread.saturating_sub(1)..];
+    refuse_damage(store, rest, &found.tail)?;
+    if found.tail.last.is_none() && numbers.first().is_some_and(|first| *first > 1) {
         let path = segment::path(numbers[0]);
         return Err(StoreError::damaged(format!(
             "{path}: the log has no group that can be read; it"
         )));
     }
-    Ok((segments, tail))
+    Ok(found)
+}
+
+impl Scanned {
+    /// Takes note of what is in each segment. Returns the first one that is not part of the log.
+    fn scan_segments(
+        &mut self,
+        disk: &dyn Disk,
+        store_id: [u8; 16],
+    ) -> Result<Option<usize>, StoreError> {
+        let store = store_prefix(&store_id);
+        let segments = self.segments.clone();
+        let read = |at: usize| {
+            let segment = segments.get(at);
+            segment.map_or(Reading::Missing, |one| index::read(disk, store_id, one))
+        };
+        let mut next = read(0);
+        for (at, segment) in segments.iter().enumerate() {
+            let reading = std::mem::replace(&mut next, read(at + 1));
+            if let Reading::Whole(index) = &reading
+                && self.tail.is_followed_by(&index.first)
+                && self.is_sealed_by(index, segments.get(at + 1), &next, store)?
+            {
+                segment.restore(index.content.clone());
+                self.tail.last = Some((index.last, index.last_start));
+                self.work.indexes_used += 1;
+                continue;
+            }
+            self.note_refusal(segment.number, &reading);
+            let before = self.tail.next_number();
+            self.work.scanned_bytes += scan_segment(store, segment, &mut self.tail)?;
+            // Without a group that follows it is not part of the log; the bad place is behind the segment before.
+            if self.tail.next_number() == before {
+                return Ok(Some(at));
+            }
+            self.unindexed.push_back(Arc::clone(segment));
+        }
+        Ok(None)
+    }
+
+    fn note_refusal(&mut self, number: u32, reading: &Reading) {
+        let reason = match reading {
+            Reading::Missing => return,
+            Reading::Refused(reason) => reason,
+            Reading::Whole(_) => index::IS_STALE,
+        };
+        self.work.indexes_refused += 1;
+        let path = segment::index_path(number);
+        tracing::warn!(path, reason, "an index is not used; its segment is read");
+    }
+
+    /// Whether the next segment begins with the group behind the last one of an index: then nothing was added to the
+    /// segment since the index was written, and nothing ever will be.
+    fn is_sealed_by(
+        &mut self,
+        index: &Index,
+        successor: Option<&Arc<Segment>>,
+        successor_index: &Reading,
+        store: u64,
+    ) -> Result<bool, StoreError> {
+        let Some(successor) = successor else {
+            return Ok(false);
+        };
+        let first = if let Reading::Whole(next) = successor_index {
+            Some(next.first)
+        } else {
+            let mut scanner = scanner(store, successor).reading_ahead(0);
+            let first = scanner.group_at(0)?.map(|(header, _)| header);
+            self.work.scanned_bytes += scanner.read_bytes;
+            first
+        };
+        let last = Tail {
+            last: Some((index.last, index.last_start)),
+        };
+        Ok(first
+            .is_some_and(|first| last.is_followed_by(&first) && first.synced_through == last.end()))
+    }
 }
 
 fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, StoreError> {
@@ -208,24 +321,26 @@ fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, StoreError> {
     Ok(Segment::new(number, file, capacity))
 }
 
-/// Takes note of the groups of one segment that follow the tail, and moves the tail.
-fn scan_segment(store: u64, segment: &Segment, tail: &mut Tail) -> Result<(), StoreError> {
-    let mut scanner = Scanner::new(&*segment.file, store, segment.number, segment.capacity);
+/// Takes note of the groups of one segment that follow the tail, and moves the tail. Returns how much was read.
+fn scan_segment(store: u64, segment: &Segment, tail: &mut Tail) -> Result<u64, StoreError> {
+    let mut scanner = scanner(store, segment);
     let mut offset = 0;
     while let Some((header, bytes)) = scanner.group_at(offset)? {
         if !tail.is_followed_by(&header) {
             break;
         }
         let start = Mark::new(segment.number, offset);
-        let end = group::end_of(start, &header);
-        let events = codec::event_ranges(&bytes[group::HEADER_BYTES..])
-            .collect::<Result<Vec<EventsRange>, _>>()
+        segment
+            .note(offset, &header, bytes)
             .map_err(|error| at(segment, offset, error))?;
-        segment.note(start, end, header.synced_through, events.into_iter());
         tail.last = Some((header, start));
-        offset = end.offset();
+        offset = group::end_of(start, &header).offset();
     }
-    Ok(())
+    Ok(scanner.read_bytes)
+}
+
+fn scanner(store: u64, segment: &Segment) -> Scanner<'_> {
+    Scanner::new(&*segment.file, store, segment.number, segment.capacity)
 }
 
 /// Says where an error was met.
@@ -257,12 +372,25 @@ fn refuse_damage(store: u64, rest: &[Arc<Segment>], tail: &Tail) -> Result<(), S
         } else {
             0
         };
-        let mut scanner = Scanner::new(&*segment.file, store, segment.number, segment.capacity);
+        let mut scanner = scanner(store, segment);
         if let Some(proof) = scanner.search(from, is_proof)? {
             let proof = Mark::new(segment.number, proof);
             return Err(StoreError::damaged(format!(
                 "{DIRECTORY}: the group at {end}, which was synced before the one at {proof},"
             )));
+        }
+    }
+    Ok(())
+}
+
+/// Removes indexes whose segment is gone. Numbers are never reused, so they are harmless; but they take space.
+fn remove_orphans(disk: &dyn Disk, names: &[String], numbers: &[u32]) -> Result<(), StoreError> {
+    for number in names
+        .iter()
+        .filter_map(|name| segment::index_number_of(name))
+    {
+        if numbers.binary_search(&number).is_err() {
+            index::remove(disk, number)?;
         }
     }
     Ok(())

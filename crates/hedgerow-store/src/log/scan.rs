@@ -22,6 +22,8 @@ pub(crate) struct Scanner<'a> {
     window: Vec<u8>,
     window_at: usize,
     window_bytes: usize,
+    /// How much was read so far.
+    pub read_bytes: u64,
 }
 
 impl<'a> Scanner<'a> {
@@ -35,6 +37,7 @@ impl<'a> Scanner<'a> {
             window: Vec::new(),
             window_at: 0,
             window_bytes: WINDOW_BYTES,
+            read_bytes: 0,
         }
     }
 
@@ -125,6 +128,7 @@ impl<'a> Scanner<'a> {
                 .read_at(offset as u64, &mut self.window)
                 .map_err(StoreError::io("read", segment::path(self.segment)))?;
             self.window.truncate(read);
+            self.read_bytes += read as u64;
         }
         let from = offset - self.window_at;
         Ok(self.window.get(from..from + len))

@@ -1,23 +1,28 @@
 //! One segment: a file of groups, and what is known about its content.
 //!
-//! The file of segment `n` is `log/<n as 8 hex digits>.seg`. A file without content of value is `log/free-<any>`.
+//! The file of segment `n` is `log/<n as 8 hex digits>.seg`, its index (`index`) `log/<n as 8 hex digits>.idx`. A file
+//! without content of value is `log/free-<any>`.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hedgerow_core::position::{Mark, Position, TopicId};
+use hedgerow_core::position::{Mark, Position};
 
+use super::content::{Content, Stretch};
+use super::group::Header;
 use crate::disk::DiskFile;
-use crate::record::Record;
+use crate::error::StoreError;
 
 /// The directory of segments.
 pub(crate) const DIRECTORY: &str = "log";
-/// At least so many bytes are between two entries of a topic's offset index.
-const INDEX_STEP_BYTES: u32 = 16 * 1024;
 
 /// The path of a segment.
 pub(crate) fn path(number: u32) -> String {
     format!("{DIRECTORY}/{number:08x}.seg")
+}
+
+/// The path of a segment's index.
+pub(crate) fn index_path(number: u32) -> String {
+    format!("{DIRECTORY}/{number:08x}.idx")
 }
 
 /// The path of a free file.
@@ -27,8 +32,17 @@ pub(crate) fn free_path(number: u64) -> String {
 
 /// The segment that a file name in the directory stands for.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
+    number_before(name, ".seg")
+}
+
+/// The segment whose index a file name in the directory stands for.
+pub(crate) fn index_number_of(name: &str) -> Option<u32> {
+    number_before(name, ".idx")
+}
+
+fn number_before(name: &str, ending: &str) -> Option<u32> {
     let digits = name
-        .strip_suffix(".seg")
+        .strip_suffix(ending)
         .filter(|digits| digits.len() == 8)?;
     u32::from_str_radix(digits, 16).ok()
 }
@@ -48,56 +62,6 @@ pub(crate) struct Segment {
     pub capacity: u32,
     /// Written by the committer after each sync, read by everybody.
     content: RwLock<Content>,
-}
-
-/// What the durable groups of a segment hold.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Content {
-    /// The end of the last durable group, 0 if there is none.
-    pub end: u32,
-    /// The end of the group before the segment's first one, in another segment.
-    pub previous_end: Mark,
-    /// The events of each topic.
-    pub topics: HashMap<TopicId, TopicRange>,
-}
-
-/// The events of one topic in one segment.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct TopicRange {
-    /// The first one.
-    pub first_seq: u64,
-    /// The last one. All between are there.
-    pub last_seq: u64,
-    /// Where to begin to look: increasing, the first entry is the topic's first group.
-    index: Vec<IndexEntry>,
-}
-
-/// The group at `offset` is the first one that holds events from `first_seq` on.
-#[derive(Debug, Clone, Copy)]
-struct IndexEntry {
-    first_seq: u64,
-    offset: u32,
-}
-
-/// The events of one record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EventsRange {
-    pub topic: TopicId,
-    pub first_seq: u64,
-    /// At least 1.
-    pub count: u32,
-}
-
-/// The events of these records.
-pub(crate) fn ranges_of(records: &[Record]) -> impl Iterator<Item = EventsRange> {
-    records.iter().filter_map(|record| match record {
-        Record::Events(events) => Some(EventsRange {
-            topic: events.topic,
-            first_seq: events.first_seq,
-            count: events.packed.count(),
-        }),
-        _ => None,
-    })
 }
 
 impl Segment {
@@ -124,54 +88,36 @@ impl Segment {
         }
     }
 
-    /// Takes note of a durable group behind those known already, with the events in it.
+    /// Takes note of the durable group at `offset`, behind those known already. `group` is the whole of it.
+    ///
+    /// # Errors
+    /// If its frames cannot be read; nothing is noted then.
     pub(crate) fn note(
         &self,
-        start: Mark,
-        end: Mark,
-        synced_through: Mark,
-        events: impl Iterator<Item = EventsRange>,
-    ) {
-        let mut content = self.content.write().unwrap_or_else(PoisonError::into_inner);
-        if content.end == 0 {
-            content.previous_end = synced_through;
-        }
-        for range in events {
-            content
-                .topics
-                .entry(range.topic)
-                .or_default()
-                .note(range, start.offset());
-        }
-        content.end = end.offset();
+        offset: u32,
+        header: &Header,
+        group: &[u8],
+    ) -> Result<(), StoreError> {
+        self.content_mut().note(offset, header, group)
     }
 
-    /// The offset of a group at or before the one that holds the event, with none of the topic's older events to be
-    /// missed. `None` if the event is not in this segment.
-    pub(crate) fn find(&self, position: Position) -> Option<u32> {
-        let content = self.content();
-        let range = content.topics.get(&position.topic)?;
-        if position.seq < range.first_seq || position.seq > range.last_seq {
-            return None;
-        }
-        let behind = range
-            .index
-            .partition_point(|entry| entry.first_seq <= position.seq);
-        Some(range.index[behind - 1].offset)
+    /// Says what is in it, as its index has it.
+    pub(crate) fn restore(&self, content: Content) {
+        *self.content_mut() = content;
     }
-}
 
-impl TopicRange {
-    fn note(&mut self, events: EventsRange, offset: u32) {
-        let first_seq = events.first_seq;
-        match self.index.last() {
-            Some(newest) if offset - newest.offset < INDEX_STEP_BYTES => {}
-            Some(_) => self.index.push(IndexEntry { first_seq, offset }),
-            None => {
-                self.first_seq = first_seq;
-                self.index.push(IndexEntry { first_seq, offset });
+    /// Where to look for the topic's events from `position` on: about `bytes_max` bytes, at least one stretch. Empty if
+    /// the event is not in this segment.
+    pub(crate) fn stretches(&self, position: Position, bytes_max: usize) -> Vec<Stretch> {
+        match self.content().topics.get(&position.topic) {
+            Some(range) if (range.first_seq..=range.last_seq).contains(&position.seq) => {
+                range.stretches_from(position.seq, bytes_max)
             }
+            _ => Vec::new(),
         }
-        self.last_seq = first_seq + u64::from(events.count) - 1;
+    }
+
+    fn content_mut(&self) -> RwLockWriteGuard<'_, Content> {
+        self.content.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

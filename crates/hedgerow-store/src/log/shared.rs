@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use hedgerow_core::position::Mark;
 use tokio::sync::watch;
 
+use super::index;
 use super::pool::Pool;
 use super::queue::Queue;
+use super::read::OldPart;
 use super::ring::Ring;
 use super::segment::Segment;
 use super::{LogOptions, lock};
@@ -29,10 +31,12 @@ pub(crate) struct Shared {
     pub queue: Queue,
     /// The newest groups.
     pub ring: Mutex<Ring>,
-    /// Groups that were read from disk lately.
-    pub old_groups: Mutex<VecDeque<Arc<Group>>>,
+    /// What was read from disk lately.
+    pub old_parts: Mutex<VecDeque<Arc<OldPart>>>,
     /// Oldest first, the active one last. The writer adds, checkpoints remove.
     segments: RwLock<VecDeque<Arc<Segment>>>,
+    /// Sealed segments whose index has to be written, oldest first.
+    unindexed: Mutex<VecDeque<Arc<Segment>>>,
     /// Goes away when the log closes.
     durable: Mutex<Option<watch::Sender<Mark>>>,
     durable_end: watch::Receiver<Mark>,
@@ -47,12 +51,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A log with these segments, whose last group ends at `end`.
+    /// A log with these segments, whose last group ends at `end`; `unindexed` are those of them whose index has to be
+    /// written.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         options: LogOptions,
         store_id: [u8; 16],
         segments: VecDeque<Arc<Segment>>,
+        unindexed: VecDeque<Arc<Segment>>,
         pool: Pool,
         end: Mark,
     ) -> Self {
@@ -64,8 +70,9 @@ impl Shared {
             store_id,
             pool,
             queue: Queue::default(),
-            old_groups: Mutex::default(),
+            old_parts: Mutex::default(),
             segments: RwLock::new(segments),
+            unindexed: Mutex::new(unindexed),
             durable: Mutex::new(Some(durable)),
             durable_end,
             closed: AtomicBool::new(false),
@@ -147,6 +154,57 @@ impl Shared {
             }
         }
         self.check_space();
+    }
+
+    /// Says that nothing will be added to a segment any more: its index can be written.
+    pub(crate) fn seal(&self, segment: Arc<Segment>) {
+        lock(&self.unindexed).push_back(segment);
+    }
+
+    /// Whether a segment waits for its index.
+    pub(crate) fn lacks_indexes(&self) -> bool {
+        !lock(&self.unindexed).is_empty()
+    }
+
+    /// Writes the indexes that are missing. One that finds no room is left out: it saves time at the next start and no
+    /// more. Any other error closes the log, as a failed sync must not be tried again.
+    pub(crate) fn write_indexes(&self) {
+        loop {
+            // The lock must not be held while it is written.
+            let next = lock(&self.unindexed).pop_front();
+            let Some(segment) = next else { return };
+            match self.write_index(&segment) {
+                Ok(()) => {}
+                Err(StoreError::Io { path, source, .. }) if is_full(&source) => {
+                    tracing::warn!(path, "no room for the index of a segment; free space");
+                }
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::error!(cause, "the store closes: {error}");
+                    self.close();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes the index of one segment, unless it was released. A release removes the segment from the list first and
+    /// its index then; so whoever of the two comes last removes the index.
+    fn write_index(&self, segment: &Segment) -> Result<(), StoreError> {
+        if !self.has_segment(segment.number) {
+            return Ok(());
+        }
+        index::write(&*self.disk, self.store_id, segment)?;
+        if self.has_segment(segment.number) {
+            Ok(())
+        } else {
+            index::remove(&*self.disk, segment.number)
+        }
+    }
+
+    fn has_segment(&self, number: u32) -> bool {
+        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
+        segments.iter().any(|segment| segment.number == number)
     }
 
     /// Says whether an append of `bytes` is admitted when `queued` bytes wait.

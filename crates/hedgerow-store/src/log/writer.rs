@@ -40,6 +40,8 @@ pub(crate) struct Writer {
     end: Mark,
     high_water: Timestamp,
     next_seqs: HashMap<TopicId, u64>,
+    /// The segment before the active one, until a group in the active one is durable.
+    full: Option<Arc<Segment>>,
 }
 
 /// Where a writer goes on.
@@ -79,6 +81,7 @@ impl Writer {
             end: start.end,
             high_water: start.high_water,
             next_seqs: start.next_seqs,
+            full: None,
         }
     }
 
@@ -168,7 +171,7 @@ impl Writer {
             "the queue admits only what fits a segment"
         );
         self.shared.add_segment(Arc::clone(&next));
-        self.active = Some(Arc::clone(&next));
+        self.full = self.active.replace(Arc::clone(&next));
         self.offset = 0;
         self.written_to = 0;
         Ok(next)
@@ -255,16 +258,16 @@ impl Writer {
             records,
             bytes,
         });
-        active.note(
-            start,
-            end,
-            header.synced_through,
-            segment::ranges_of(&group.records),
-        );
+        active
+            .note(start.offset(), header, &buffer)
+            .expect("frames that were just made can be read");
         self.offset = end.offset();
         self.end = end;
         self.next_number += 1;
         self.shared.show(&group);
+        if let Some(full) = self.full.take() {
+            self.shared.seal(full);
+        }
         for (reply, appended) in replies {
             // Whoever went away does not want to know.
             let _ = reply.send(appended);

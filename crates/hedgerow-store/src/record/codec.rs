@@ -382,15 +382,16 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 /// The events in a group's payload, without reading the events themselves.
 pub(crate) fn event_ranges(
-    mut payload: &[u8],
+    payload: &[u8],
 ) -> impl Iterator<Item = Result<EventsRange, StoreError>> {
+    let mut at = 0;
     std::iter::from_fn(move || {
-        while !payload.is_empty() {
-            match next_event_range(&mut payload) {
+        while at < payload.len() {
+            match event_range_at(payload, &mut at) {
                 Ok(None) => {}
                 Ok(Some(range)) => return Some(Ok(range)),
                 Err(error) => {
-                    payload = &[];
+                    at = payload.len();
                     return Some(Err(error));
                 }
             }
@@ -399,13 +400,15 @@ pub(crate) fn event_ranges(
     })
 }
 
-/// Takes one frame off the front of `payload`.
-fn next_event_range(payload: &mut &[u8]) -> Result<Option<EventsRange>, StoreError> {
-    let (kind, length) = frame_header(payload)?;
-    let Some((frame, rest)) = payload.split_at_checked(FRAME_HEADER_BYTES + length) else {
+/// Reads the frame at `at` and moves `at` behind it.
+fn event_range_at(payload: &[u8], at: &mut usize) -> Result<Option<EventsRange>, StoreError> {
+    let start = *at;
+    let (kind, length) = frame_header(&payload[start..])?;
+    let bytes = FRAME_HEADER_BYTES + length;
+    let Some(frame) = payload.get(start..start + bytes) else {
         return Err(StoreError::damaged("the length of a record"));
     };
-    *payload = rest;
+    *at = start + bytes;
     if kind != Kind::Events {
         return Ok(None);
     }
@@ -417,5 +420,7 @@ fn next_event_range(payload: &mut &[u8]) -> Result<Option<EventsRange>, StoreErr
         topic: TopicId(u32_at(header, 0)),
         first_seq: u64_at(header, 8),
         count: u32_at(header, 4),
+        at: start,
+        bytes,
     }))
 }

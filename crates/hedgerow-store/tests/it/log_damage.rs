@@ -36,8 +36,11 @@ fn path(mark: Mark) -> String {
     format!("log/{:08x}.seg", mark.segment())
 }
 
-/// Spoils the group that begins at `mark`: a byte of its payload.
+/// Spoils the group that begins at `mark`: a byte of its payload. The segment loses its index too, so that it is read
+/// when the log is opened, as the tail always is.
 fn spoil(disk: &FaultyDisk, mark: Mark) {
+    // There is none of the newest segment.
+    let _ = disk.mount().remove(&path(mark).replace(".seg", ".idx"));
     disk.flip_bit(&path(mark), u64::from(mark.offset()) + 100);
 }
 

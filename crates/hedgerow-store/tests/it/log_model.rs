@@ -17,6 +17,8 @@ use hedgerow_store::{Appending, Group, Store, StoreError};
 
 use crate::support::{Floors, event, settled, small, ticking};
 
+const INDEX_ENDING: &str = ".idx";
+
 /// What a run went through.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Coverage {
@@ -34,6 +36,14 @@ pub struct Coverage {
     pub old_reads: u64,
     pub forgotten_reads: u64,
     pub refused: u64,
+    /// Segments that were not read at an opening, because their index was.
+    pub indexes_used: u64,
+    /// Indexes that were there and not trusted.
+    pub indexes_refused: u64,
+    /// Indexes that were spoilt between two processes.
+    pub indexes_spoilt: u64,
+    /// Processes that ended while an index was written.
+    pub indexes_cut: u64,
 }
 
 macro_rules! ensure {
@@ -452,6 +462,50 @@ impl Run {
         }
         self.log = None;
         self.replies.clear();
+        let disk = self.disk.mount();
+        let names = disk.list("log").expect("the power is on");
+        if names.iter().any(|name| name == "new-index") {
+            self.coverage.indexes_cut += 1;
+            disk.remove("log/new-index").expect("it was listed");
+        }
+        if self.random.one_in(3) {
+            self.spoil_index();
+        }
+    }
+
+    /// Whatever happens to an index, only time is lost.
+    fn spoil_index(&mut self) {
+        let disk = self.disk.mount();
+        let mut names = disk.list("log").expect("the power is on");
+        names.retain(|name| name.ends_with(INDEX_ENDING));
+        names.sort();
+        if names.is_empty() {
+            return;
+        }
+        self.coverage.indexes_spoilt += 1;
+        let mut any = || {
+            let at = self.random.below(names.len() as u64) as usize;
+            format!("log/{}", names[at])
+        };
+        let (one, other) = (any(), any());
+        let file = disk.open(&one, false).expect("it was listed");
+        let len = file.len().expect("the power is on");
+        match self.random.below(4) {
+            0 => disk.remove(&one).expect("the power is on"),
+            1 => self.disk.flip_bit(&one, self.random.below(len)),
+            2 => file
+                .set_len(self.random.below(len))
+                .expect("the power is on"),
+            // The index of another segment.
+            _ => {
+                let from = disk.open(&other, false).expect("it was listed");
+                let mut bytes = vec![0; from.len().expect("the power is on") as usize];
+                from.read_at(0, &mut bytes).expect("the power is on");
+                file.set_len(0)
+                    .and_then(|()| file.write_at(0, &bytes))
+                    .expect("the power is on");
+            }
+        }
     }
 
     /// Opens the log, with crashes in between, and compares all of it.
@@ -497,6 +551,9 @@ impl Run {
             recovered.epoch()
         );
         self.epoch = recovered.epoch();
+        let work = recovered.work();
+        self.coverage.indexes_used += work.indexes_used as u64;
+        self.coverage.indexes_refused += work.indexes_refused as u64;
         let known_id = *self.store_id.get_or_insert(recovered.store_id());
         // Before the first group nothing says who the store is.
         if !self.groups.is_empty() {

@@ -26,6 +26,10 @@ fn nothing_durable_is_lost_on_a_faulty_disk() {
         all.old_reads += one.old_reads;
         all.forgotten_reads += one.forgotten_reads;
         all.refused += one.refused;
+        all.indexes_used += one.indexes_used;
+        all.indexes_refused += one.indexes_refused;
+        all.indexes_spoilt += one.indexes_spoilt;
+        all.indexes_cut += one.indexes_cut;
     }
     println!("{all:?}");
     // A run that did not go through these proves little.
@@ -36,6 +40,12 @@ fn nothing_durable_is_lost_on_a_faulty_disk() {
     );
     assert!(
         all.adopted > seeds && all.torn > seeds && all.crashes_in_open > seeds,
+        "{all:?}"
+    );
+    assert!(
+        all.indexes_used > 20 * seeds
+            && all.indexes_refused > 4 * seeds
+            && all.indexes_cut > seeds / 2,
         "{all:?}"
     );
     assert!(

@@ -6,6 +6,7 @@
 mod history;
 mod log_basic;
 mod log_damage;
+mod log_index;
 mod log_memory;
 mod log_model;
 mod log_power;

@@ -15,10 +15,15 @@ use hedgerow_store::view::{FIRST_IN_FLIGHT, TerminalFilter, View, ViewOptions};
 
 use super::{CRASHES_MAX, Life, OPEN_TRIES, Stop, store_failed};
 
+const INDEX_ENDING: &str = ".idx";
+
 impl Life {
     /// Opens the store, through crashes while it opens, and checks it.
     pub(super) fn open(&mut self) -> Result<(), String> {
         for _ in 0..OPEN_TRIES {
+            if self.random.one_in(4) {
+                self.spoil_index();
+            }
             if self.random.one_in(5) {
                 self.disk.fail_after(1 + self.random.below(12));
             }
@@ -39,6 +44,22 @@ impl Life {
         Err("the store does not open".to_owned())
     }
 
+    /// Changes a bit of an index: the segment must be read instead.
+    fn spoil_index(&mut self) {
+        let names = self.disk.mount().list("log").unwrap_or_default();
+        let mut indexes: Vec<_> = names
+            .into_iter()
+            .filter(|name| name.ends_with(INDEX_ENDING))
+            .collect();
+        indexes.sort();
+        if !indexes.is_empty() {
+            let at = self.random.below(indexes.len() as u64) as usize;
+            // In the header of the file, where every bit counts.
+            let bit_at = self.random.below(16);
+            self.disk.flip_bit(&format!("log/{}", indexes[at]), bit_at);
+        }
+    }
+
     pub(super) fn try_open(&mut self) -> Result<(), Stop> {
         let (disk, mutant) = self.mount();
         let set_opening = |is_opening| {
@@ -52,6 +73,9 @@ impl Life {
             Err(error) => return store_failed(&error),
         };
         set_opening(false);
+        let work = recovered.work();
+        self.tally.indexes_used += work.indexes_used as u64;
+        self.tally.indexes_refused += work.indexes_refused as u64;
         let was_epoch = std::mem::replace(&mut self.epoch, recovered.epoch());
         if self.epoch <= was_epoch {
             return Err(format!("epoch {} follows {was_epoch}", self.epoch).into());

@@ -1,0 +1,291 @@
+//! The index of a sealed segment in a file of its own, so that opening need not read the segment.
+//!
+//! ```text
+//!  0 "HGix"    4 crc32c u32 of what follows    8 version u32    12 length of the body u32    16 body, `postcard`
+//! ```
+//! The body holds what `content` knows of the segment, and the headers of its first and last group.
+//!
+//! An index is a copy: nothing rests on it that the segment does not say. It is written off the commit path when the
+//! first group of the next segment is durable, because only then nothing can be added to the segment any more. It is
+//! used only if it belongs to this store and segment, if the two headers stand in the segment as it says, and if the
+//! next segment begins with the group that follows its last one (`recover`). One that is damaged, missing, stale or of
+//! another version costs a scan of the segment, and is written again.
+
+use std::io;
+
+use hedgerow_core::position::{Mark, TopicId};
+use serde::{Deserialize, Serialize};
+
+use super::content::{Content, Edges, Parts, Stretch, TopicRange};
+use super::group::{self, Found, HEADER_BYTES, Header};
+use super::segment::{self, DIRECTORY, Segment};
+use super::store_prefix;
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::failpoint;
+use crate::record::codec::u32_at;
+
+const MAGIC: &[u8; 4] = b"HGix";
+/// Of the file. Another version is no error: the index is made again.
+const VERSION: u32 = 1;
+const PREFIX_BYTES: usize = 16;
+/// Under this name an index is written before it gets its own.
+const NEW_PATH: &str = "log/new-index";
+
+/// Why an index is refused that is whole.
+pub(crate) const IS_STALE: &str = "it does not fit the segments beside it";
+
+/// What reading an index gave.
+#[derive(Debug)]
+pub(crate) enum Reading {
+    /// There is no file.
+    Missing,
+    /// There is one that cannot be used, and why.
+    Refused(&'static str),
+    /// It is whole and fits the segment.
+    Whole(Box<Index>),
+}
+
+/// An index that was read.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub content: Content,
+    pub first: Header,
+    pub last: Header,
+    /// Where the last group begins.
+    pub last_start: Mark,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    store_id: [u8; 16],
+    segment: u32,
+    /// The headers of the first and the last group.
+    first: Vec<u8>,
+    last: Vec<u8>,
+    last_offset: u32,
+    /// By id.
+    topics: Vec<TopicBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TopicBody {
+    topic: TopicId,
+    first_seq: u64,
+    last_seq: u64,
+    bytes: u64,
+    stretches: Vec<StretchBody>,
+}
+
+/// A stretch, told from the one before it.
+#[derive(Serialize, Deserialize)]
+struct StretchBody {
+    /// Beyond the first event of the stretch before it, or of the topic.
+    seqs: u64,
+    /// Beyond the end of the stretch before it, or the start of the segment.
+    gap: u32,
+    len: u32,
+    frames_crc: Option<u32>,
+}
+
+/// The bytes of the index of segment `number` with this content; `None` if it has no group.
+pub(crate) fn encode(store_id: [u8; 16], number: u32, content: &Content) -> Option<Vec<u8>> {
+    let edges = content.edges.as_ref()?;
+    let mut topics: Vec<_> = content
+        .topics
+        .iter()
+        .map(|(topic, range)| topic_body(*topic, range))
+        .collect();
+    topics.sort_unstable_by_key(|body| body.topic);
+    let body = Body {
+        store_id,
+        segment: number,
+        first: edges.first.to_vec(),
+        last: edges.last.to_vec(),
+        last_offset: edges.last_offset,
+        topics,
+    };
+    let prefix = vec![0; PREFIX_BYTES];
+    let mut bytes =
+        postcard::to_extend(&body, prefix).expect("plain values, and memory does not fail");
+    let body_bytes = u32::try_from(bytes.len() - PREFIX_BYTES)
+        .expect("an index is smaller than its segment, which has 1 GiB at most");
+    bytes[..4].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&body_bytes.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[8..]);
+    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+    Some(bytes)
+}
+
+/// Reads the index of a segment and compares it with the segment.
+pub(crate) fn read(disk: &dyn Disk, store_id: [u8; 16], segment: &Segment) -> Reading {
+    let bytes = match read_file(disk, segment.number) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::Missing,
+        // A bad sector under a copy is no reason not to open.
+        Err(_) => return Reading::Refused("it cannot be read"),
+    };
+    match decode(&bytes, store_id, segment) {
+        Ok(index) => Reading::Whole(Box::new(index)),
+        Err(reason) => Reading::Refused(reason),
+    }
+}
+
+/// Writes the index of a sealed segment, durably. Does nothing for a segment without groups.
+pub(crate) fn write(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    segment: &Segment,
+) -> Result<(), StoreError> {
+    let Some(bytes) = encode(store_id, segment.number, &segment.content()) else {
+        return Ok(());
+    };
+    let path = segment::index_path(segment.number);
+    failpoint::hit("index-write");
+    write_new(disk, &bytes).map_err(StoreError::io("write", NEW_PATH))?;
+    failpoint::hit("index-rename");
+    disk.rename(NEW_PATH, &path)
+        .map_err(StoreError::io("rename", NEW_PATH))?;
+    failpoint::hit("index-renamed");
+    disk.sync_dir(DIRECTORY)
+        .map_err(StoreError::io("sync", DIRECTORY))
+}
+
+/// Removes the index of a segment if there is one. Need not be durable: without its segment it is of no effect.
+pub(crate) fn remove(disk: &dyn Disk, number: u32) -> Result<(), StoreError> {
+    let path = segment::index_path(number);
+    match disk.remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write_new(disk: &dyn Disk, bytes: &[u8]) -> io::Result<()> {
+    let file = disk.open(NEW_PATH, true)?;
+    file.set_len(0)?;
+    file.write_at(0, bytes)?;
+    file.sync_data()
+}
+
+fn read_file(disk: &dyn Disk, number: u32) -> io::Result<Vec<u8>> {
+    let file = disk.open(&segment::index_path(number), false)?;
+    let len = file.len()?;
+    if len > u64::from(super::SEGMENT_BYTES_MAX) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; len as usize];
+    let read = file.read_at(0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8], store_id: [u8; 16], segment: &Segment) -> Result<Index, &'static str> {
+    if bytes.len() < PREFIX_BYTES || &bytes[..4] != MAGIC {
+        return Err("it is no index");
+    }
+    if u32_at(bytes, 12) as usize != bytes.len() - PREFIX_BYTES
+        || u32_at(bytes, 4) != crc32c::crc32c(&bytes[8..])
+    {
+        return Err("its crc is wrong");
+    }
+    if u32_at(bytes, 8) != VERSION {
+        return Err("it has another version");
+    }
+    let body: Body =
+        postcard::from_bytes(&bytes[PREFIX_BYTES..]).map_err(|_| "its body cannot be read")?;
+    if body.store_id != store_id || body.segment != segment.number {
+        return Err("it belongs to another store or segment");
+    }
+    let store = store_prefix(&store_id);
+    let (first, first_bytes) = edge(segment, store, 0, &body.first)?;
+    let (last, last_bytes) = edge(segment, store, body.last_offset, &body.last)?;
+    let last_start = Mark::new(segment.number, body.last_offset);
+    let end = group::end_of(last_start, &last).offset();
+    let topics = body.topics.iter().map(topic_range).collect();
+    Ok(Index {
+        content: Content {
+            end,
+            previous_end: first.synced_through,
+            edges: Some(Edges {
+                first: first_bytes,
+                last: last_bytes,
+                last_offset: body.last_offset,
+            }),
+            topics,
+        },
+        first,
+        last,
+        last_start,
+    })
+}
+
+/// The header that the index says is at `offset`, if it is.
+fn edge(
+    segment: &Segment,
+    store: u64,
+    offset: u32,
+    expected: &[u8],
+) -> Result<(Header, [u8; HEADER_BYTES]), &'static str> {
+    let mut bytes = [0; HEADER_BYTES];
+    let read = segment.file.read_at(u64::from(offset), &mut bytes);
+    if !matches!(read, Ok(HEADER_BYTES)) || bytes != expected {
+        return Err("it does not fit its segment");
+    }
+    match Header::find(&bytes, store, segment.number) {
+        Found::Header(header) => Ok((header, bytes)),
+        _ => Err("it does not fit its segment"),
+    }
+}
+
+fn topic_body(topic: TopicId, range: &TopicRange) -> TopicBody {
+    let (mut seq, mut offset) = (range.first_seq, 0);
+    let stretches = range.stretches.iter().map(|stretch| {
+        let body = StretchBody {
+            seqs: stretch.first_seq - seq,
+            gap: stretch.start - offset,
+            len: stretch.end - stretch.start,
+            frames_crc: match stretch.of {
+                Parts::Groups => None,
+                Parts::Frames { crc } => Some(crc),
+            },
+        };
+        (seq, offset) = (stretch.first_seq, stretch.end);
+        body
+    });
+    let stretches = stretches.collect();
+    TopicBody {
+        topic,
+        first_seq: range.first_seq,
+        last_seq: range.last_seq,
+        bytes: range.bytes,
+        stretches,
+    }
+}
+
+fn topic_range(body: &TopicBody) -> (TopicId, TopicRange) {
+    let (mut seq, mut offset) = (body.first_seq, 0);
+    let stretches = body.stretches.iter().map(|stretch| {
+        seq += stretch.seqs;
+        let start = offset + stretch.gap;
+        offset = start + stretch.len;
+        let of = stretch
+            .frames_crc
+            .map_or(Parts::Groups, |crc| Parts::Frames { crc });
+        Stretch {
+            first_seq: seq,
+            start,
+            end: offset,
+            of,
+        }
+    });
+    let range = TopicRange {
+        first_seq: body.first_seq,
+        last_seq: body.last_seq,
+        bytes: body.bytes,
+        stretches: stretches.collect(),
+    };
+    (body.topic, range)
+}
