@@ -204,21 +204,14 @@ impl Grid {
             terminal_records_max: self.options.terminal_records_max,
         };
         let mut view = View::open(table, disk.as_ref(), view_options)?;
-        if view.mark() > recovered.end() {
-            return Err(StoreError::ViewAhead {
-                stamp: view.mark(),
-                end: recovered.end(),
-            });
-        }
-        loop {
-            let groups = recovered.groups(view.mark(), REPLAY_BYTES)?;
-            if groups.is_empty() {
-                break;
-            }
-            for group in &groups {
-                view.fold(group)?;
-            }
-        }
+        view.catch_up(&recovered, REPLAY_BYTES)?;
+        let work = recovered.work();
+        tracing::info!(
+            segments = work.segments,
+            indexes_used = work.indexes_used,
+            scanned_bytes = work.scanned_bytes,
+            "the store is open"
+        );
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
         let history = self.start_history(&disk, issue);

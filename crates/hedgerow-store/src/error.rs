@@ -48,9 +48,7 @@ pub enum StoreError {
         oldest: Mark,
     },
     /// Bytes that were safely stored have changed or are missing. A person must act.
-    #[error(
-        "{what} is damaged; restore the data directory from a backup, or run `hedgerow recover`"
-    )]
+    #[error("{what} is damaged; restore the data directory from a backup")]
     Damaged {
         /// The object and what is wrong with it.
         what: String,
@@ -81,9 +79,10 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// The view is ahead of the log: the log lost its end, or belongs to another view.
+    /// The view is ahead of the log: one of the two is of another time.
     #[error(
-        "the view stands at {stamp}, the log ends at {end}; run `hedgerow recover` to build the view again"
+        "the view stands at {stamp} and the log ends at {end}: view/ is newer than log/; restore the whole data \
+         directory from one backup, or bring back the log/ that belongs to this view/"
     )]
     ViewAhead {
         /// Where the view stands.
@@ -91,9 +90,10 @@ pub enum StoreError {
         /// Where the log ends.
         end: Mark,
     },
-    /// The log has forgotten what the view has not seen.
+    /// The log has forgotten what the view has not seen: one of the two is of another time.
     #[error(
-        "the view stands at {stamp}, the log begins behind {oldest}; restore both from one backup"
+        "the view stands at {stamp} and the log begins behind {oldest}: view/ is older than log/ or missing; restore \
+         the whole data directory from one backup, or bring back the view/ and catalog/ that belong to this log/"
     )]
     ViewBehind {
         /// Where the view stands.

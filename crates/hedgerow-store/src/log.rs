@@ -276,6 +276,11 @@ impl RecoveredLog {
         self.tail.end()
     }
 
+    /// The number that the next group gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.tail.next_number()
+    }
+
     /// The end of what was forgotten, [`Mark::ZERO`] if nothing was; groups behind it can be read.
     #[must_use]
     pub fn oldest(&self) -> Mark {

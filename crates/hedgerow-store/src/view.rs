@@ -17,6 +17,7 @@
 mod checkpoint;
 mod layers;
 mod open_set;
+mod replay;
 mod rows;
 pub mod table;
 mod terminal;

@@ -50,7 +50,7 @@ fn assert_damaged(result: Result<Mark, StoreError>, place: Mark) {
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     let text = error.to_string();
     assert!(
-        text.contains(&place.to_string()) && text.contains("hedgerow recover"),
+        text.contains(&place.to_string()) && text.contains("from a backup"),
         "{text}"
     );
 }

@@ -12,5 +12,6 @@ mod log_model;
 mod log_power;
 mod log_threads;
 mod support;
+mod view_log;
 mod view_lsm;
 mod view_table;
