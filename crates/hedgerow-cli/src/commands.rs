@@ -6,6 +6,7 @@ pub mod event;
 pub mod event_subscription;
 pub mod publish;
 pub mod serve;
+pub mod store;
 pub mod terminal_record;
 pub mod topic;
 

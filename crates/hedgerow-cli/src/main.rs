@@ -30,6 +30,7 @@ use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::publish::PublishCommand;
 use crate::commands::serve::ServeCommand;
+use crate::commands::store::StoreCommand;
 use crate::commands::terminal_record::TerminalRecordCommand;
 use crate::commands::topic::TopicCommand;
 use crate::failure::Failure;
@@ -52,6 +53,7 @@ enum Command {
     Publish(PublishCommand),
     TerminalRecord(TerminalRecordCommand),
     Config(ConfigCommand),
+    Store(StoreCommand),
 }
 
 fn main() -> ExitCode {
@@ -74,5 +76,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Publish(publish) => commands::run_client(publish.run()),
         Command::TerminalRecord(record) => commands::run_client(record.run()),
         Command::Config(config) => config.run(),
+        Command::Store(store) => store.run(),
     }
 }

@@ -15,6 +15,7 @@
 //! | `admin` | the admin API, one module a noun |
 //! | `error` | the only place where an error becomes a status and a code |
 //! | `state` | what all requests share |
+//! | [`store`] | what is asked of a data directory that no server uses |
 //! | `descriptors` | raises the limit of open files and shares it out |
 //!
 //! Rules are not decided here but in `hedgerow-core`; nothing here delivers, that is `hedgerow-delivery`.
@@ -33,6 +34,7 @@ mod publish;
 pub mod server;
 mod service;
 mod state;
+pub mod store;
 
 pub use crate::config::{Config, ConfigError, LogFormat};
 pub use crate::guard::DevGuard;

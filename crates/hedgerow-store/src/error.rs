@@ -48,7 +48,9 @@ pub enum StoreError {
         oldest: Mark,
     },
     /// Bytes that were safely stored have changed or are missing. A person must act.
-    #[error("{what} is damaged; restore the data directory from a backup")]
+    #[error(
+        "{what} is damaged; `hedgerow store check` says what else is; restore the data directory from a backup"
+    )]
     Damaged {
         /// The object and what is wrong with it.
         what: String,
@@ -64,6 +66,12 @@ pub enum StoreError {
         "data directory {directory} is in use by another server; stop it, or choose another directory"
     )]
     Locked {
+        /// The directory.
+        directory: String,
+    },
+    /// There is no store in the directory.
+    #[error("there is no store in {directory}; name the data directory of a server")]
+    Missing {
         /// The directory.
         directory: String,
     },

@@ -9,6 +9,7 @@
 //! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
 //! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
 //! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
+//! | [`stat`] | what fills the disk, and for whom it is kept |
 //! | [`error`] | what can go wrong, by what the caller does about it |
 //!
 //! Only this crate knows formats on disk.
@@ -21,6 +22,7 @@ pub mod history;
 pub mod log;
 pub mod memory;
 pub mod record;
+pub mod stat;
 pub mod view;
 
 use std::ops::RangeInclusive;

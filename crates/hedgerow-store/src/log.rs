@@ -9,6 +9,8 @@
 //! | `superblock` | who the store is, and its epoch |
 //! | `recover` | opens a log: end, torn tail or damage |
 //! | `scan` | reads the groups of a file in order |
+//! | [`check`] | verifies a store that nobody uses |
+//! | `inspect` | looks at a log that nobody uses |
 //! | `queue` | what waits to be written |
 //! | `writer` | builds, writes and syncs groups |
 //! | `pool` | makes and recycles segments |
@@ -20,9 +22,11 @@
 //! [`RecoveredLog`] into the view; [`RecoveredLog::start`] begins to write. The first error of a write or a sync closes
 //! the log for good, and its owner opens it again.
 
+pub mod check;
 mod content;
 mod group;
 mod index;
+pub(crate) mod inspect;
 mod pool;
 mod queue;
 mod read;
@@ -167,12 +171,7 @@ impl Log {
         clock: Clock,
     ) -> Result<RecoveredLog, StoreError> {
         options.check();
-        let lock = disk.lock(LOCK).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => StoreError::Locked {
-                directory: disk.name(),
-            },
-            _ => StoreError::io("lock", LOCK)(error),
-        })?;
+        let lock = take_lock(&*disk)?;
         let found = recover::open(&*disk, &options)?;
         let next_seqs = recover::next_seqs(&found.segments);
         let pool = Pool::new(
@@ -444,6 +443,16 @@ impl Log {
         }
         Ok(bytes as u64)
     }
+}
+
+/// Makes the directory this process's own.
+fn take_lock(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
+    disk.lock(LOCK).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => StoreError::Locked {
+            directory: disk.name(),
+        },
+        _ => StoreError::io("lock", LOCK)(error),
+    })
 }
 
 /// Closes the log when the thread that writes ends, in whichever way.

@@ -14,11 +14,13 @@
 //! layers over a table ([`layers`]). A checkpoint writes both in one batch with the *stamp*, the mark up to which the
 //! log has been folded. Opening loads the stamp and folds what came after it.
 
+pub(crate) mod check;
 mod checkpoint;
 mod layers;
 mod open_set;
 mod replay;
 mod rows;
+mod stat;
 pub mod table;
 mod terminal;
 

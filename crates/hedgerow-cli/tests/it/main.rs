@@ -6,3 +6,4 @@ mod commands;
 mod dev;
 mod kit;
 mod serve;
+mod store;

@@ -156,6 +156,11 @@ impl Place<'_> {
 }
 
 impl TopicRange {
+    /// How many events there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.last_seq - self.first_seq + 1
+    }
+
     fn note(&mut self, events: EventsRange, place: &Place<'_>, is_whole: bool) {
         if self.stretches.is_empty() {
             self.first_seq = events.first_seq;

@@ -46,6 +46,17 @@ pub(crate) enum Reading {
     Whole(Box<Index>),
 }
 
+/// How an index compares with its segment.
+#[derive(Debug)]
+pub(crate) enum Comparison {
+    /// There is none.
+    Missing,
+    /// It says what is there.
+    Same,
+    /// It says something else, and why.
+    Differs(&'static str),
+}
+
 /// An index that was read.
 #[derive(Debug)]
 pub(crate) struct Index {
@@ -118,15 +129,34 @@ pub(crate) fn encode(store_id: [u8; 16], number: u32, content: &Content) -> Opti
     Some(bytes)
 }
 
-/// Reads the index of a segment and compares it with the segment.
+/// Reads the index of a segment and compares it with the segment's first and last group.
 pub(crate) fn read(disk: &dyn Disk, store_id: [u8; 16], segment: &Segment) -> Reading {
+    match read_file(disk, segment.number) {
+        Ok(bytes) => reading_of(&bytes, store_id, segment),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Reading::Missing,
+        // A bad sector under a copy is no reason not to open.
+        Err(_) => Reading::Refused("it cannot be read"),
+    }
+}
+
+/// Compares the index of a segment with all that was read of the segment.
+pub(crate) fn compare(disk: &dyn Disk, store_id: [u8; 16], segment: &Segment) -> Comparison {
     let bytes = match read_file(disk, segment.number) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Reading::Missing,
-        // A bad sector under a copy is no reason not to open.
-        Err(_) => return Reading::Refused("it cannot be read"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Comparison::Missing,
+        Err(_) => return Comparison::Differs("it cannot be read"),
     };
-    match decode(&bytes, store_id, segment) {
+    if encode(store_id, segment.number, &segment.content()).as_ref() == Some(&bytes) {
+        return Comparison::Same;
+    }
+    match reading_of(&bytes, store_id, segment) {
+        Reading::Refused(reason) => Comparison::Differs(reason),
+        Reading::Whole(_) | Reading::Missing => Comparison::Differs("it does not fit its segment"),
+    }
+}
+
+fn reading_of(bytes: &[u8], store_id: [u8; 16], segment: &Segment) -> Reading {
+    match decode(bytes, store_id, segment) {
         Ok(index) => Reading::Whole(Box::new(index)),
         Err(reason) => Reading::Refused(reason),
     }

@@ -160,7 +160,7 @@ pub(crate) fn next_seqs(segments: &VecDeque<Arc<Segment>>) -> HashMap<TopicId, u
 }
 
 /// The segments in the directory, oldest first.
-fn segment_numbers(names: &[String]) -> Result<Vec<u32>, StoreError> {
+pub(crate) fn segment_numbers(names: &[String]) -> Result<Vec<u32>, StoreError> {
     let mut numbers: Vec<u32> = names
         .iter()
         .filter_map(|name| segment::number_of(name))
@@ -310,7 +310,7 @@ impl Scanned {
     }
 }
 
-fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, StoreError> {
+pub(crate) fn open_segment(disk: &dyn Disk, number: u32) -> Result<Segment, StoreError> {
     let path = segment::path(number);
     let file = disk
         .open(&path, false)

@@ -47,6 +47,12 @@ impl<'a> Scanner<'a> {
         self
     }
 
+    /// Reads `bytes` at once, where nothing else waits for the disk.
+    pub(crate) fn in_blocks_of(mut self, bytes: usize) -> Self {
+        self.window_bytes = bytes;
+        self
+    }
+
     /// The whole group at `offset` with its header, or `None` if there is no intact one.
     ///
     /// # Errors
@@ -100,7 +106,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// The header at `offset`, and its version if that is not ours.
-    fn header_at(&mut self, offset: u32) -> Result<Option<(Header, Option<u32>)>, StoreError> {
+    pub(crate) fn header_at(
+        &mut self,
+        offset: u32,
+    ) -> Result<Option<(Header, Option<u32>)>, StoreError> {
         let (store, segment) = (self.store, self.segment);
         let Some(bytes) = self.bytes(offset as usize, HEADER_BYTES)? else {
             return Ok(None);

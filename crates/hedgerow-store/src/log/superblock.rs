@@ -34,25 +34,40 @@ pub(crate) struct Super {
 pub(crate) fn read(disk: &dyn Disk) -> Result<Option<(Super, usize)>, StoreError> {
     let mut newest: Option<(Super, usize)> = None;
     for (slot, path) in PATHS.iter().enumerate() {
-        let file = match disk.open(path, false) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(StoreError::io("open", *path)(error)),
-        };
-        let mut bytes = [0; BYTES];
-        let read = file
-            .read_at(0, &mut bytes)
-            .map_err(StoreError::io("read", *path))?;
-        if read < BYTES {
-            continue;
-        }
-        if let Some(found) = parse(&bytes, path)?
+        if let Some(found) = read_one(disk, path)?
             && newest.is_none_or(|(newest, _)| newest.epoch < found.epoch)
         {
             newest = Some((found, slot));
         }
     }
     Ok(newest)
+}
+
+/// The files that are not whole or not there.
+pub(crate) fn broken(disk: &dyn Disk) -> Result<Vec<&'static str>, StoreError> {
+    let mut broken = Vec::new();
+    for path in PATHS {
+        if read_one(disk, path)?.is_none() {
+            broken.push(path);
+        }
+    }
+    Ok(broken)
+}
+
+fn read_one(disk: &dyn Disk, path: &'static str) -> Result<Option<Super>, StoreError> {
+    let file = match disk.open(path, false) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io("open", path)(error)),
+    };
+    let mut bytes = [0; BYTES];
+    let read = file
+        .read_at(0, &mut bytes)
+        .map_err(StoreError::io("read", path))?;
+    if read < BYTES {
+        return Ok(None);
+    }
+    parse(&bytes, path)
 }
 
 /// Writes and syncs one of the two files and its name.

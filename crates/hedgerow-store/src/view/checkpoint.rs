@@ -28,7 +28,7 @@ const FORGOTTEN_ROWS_MAX: usize = 10_000;
 const RAISED_FLOORS_MAX: usize = 256;
 /// Catalog files that are kept.
 const CATALOG_FILES_KEPT: usize = 4;
-const CATALOG_DIRECTORY: &str = "catalog";
+pub(super) const CATALOG_DIRECTORY: &str = "catalog";
 const CATALOG_ENDING: &str = ".json";
 
 /// A view that is being written down: everything folded up to its mark.
@@ -315,6 +315,11 @@ fn catalog_path(revision: u64) -> String {
     format!("{CATALOG_DIRECTORY}/{revision:016}{CATALOG_ENDING}")
 }
 
+/// The revision that a file name in the directory stands for.
+pub(super) fn revision_of(name: &str) -> Option<u64> {
+    name.strip_suffix(CATALOG_ENDING)?.parse().ok()
+}
+
 fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), StoreError> {
     let io = |source| StoreError::Io {
         doing: "write",
@@ -345,7 +350,7 @@ fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), Stor
     Ok(())
 }
 
-fn read_catalog(disk: &dyn Disk, revision: u64) -> Result<Catalog, StoreError> {
+pub(super) fn read_catalog(disk: &dyn Disk, revision: u64) -> Result<Catalog, StoreError> {
     if revision == 0 {
         return Ok(Catalog::default());
     }

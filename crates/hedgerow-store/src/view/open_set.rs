@@ -74,6 +74,19 @@ impl OpenSet {
         })
     }
 
+    /// Those in the range, ascending.
+    pub(super) fn iter_in(&self, seqs: RangeInclusive<u64>) -> impl Iterator<Item = u64> + '_ {
+        let (first, last) = (*seqs.start(), *seqs.end());
+        self.chunks
+            .range(first >> CHUNK_BITS..=last >> CHUNK_BITS)
+            .flat_map(|(chunk, bitmap)| {
+                bitmap
+                    .iter()
+                    .map(move |low| (chunk << CHUNK_BITS) | u64::from(low))
+            })
+            .filter(move |seq| seqs.contains(seq))
+    }
+
     /// Whether one of them lies in the range.
     pub(super) fn intersects(&self, seqs: RangeInclusive<u64>) -> bool {
         let (first, last) = (*seqs.start(), *seqs.end());

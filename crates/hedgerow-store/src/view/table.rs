@@ -8,7 +8,7 @@
 pub mod lsm;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::StoreError;
 
@@ -56,6 +56,10 @@ pub trait Table: Send + Sync + 'static {
     /// Makes every batch applied so far survive a power cut.
     fn persist(&self) -> Result<(), StoreError>;
 }
+
+/// Opens the table under a view; `None` if there is none yet. For those who look at a store that nobody uses: called
+/// when the directory is this process's own, as opening tidies up.
+pub type OpenTable<'a> = &'a dyn Fn() -> Result<Option<Arc<dyn Table>>, StoreError>;
 
 /// One applied batch: the rows it changed and what they became.
 type Batch = Vec<(Space, Vec<u8>, Option<Vec<u8>>)>;

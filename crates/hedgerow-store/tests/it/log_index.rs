@@ -272,7 +272,7 @@ fn mixed(per_group: u64, data_bytes: u64) -> (FaultyDisk, Log) {
     let log = recovered.start_synchronous(&HashMap::new());
     let mut random = Random::new(5);
     let mut bytes = 0;
-    while bytes < 8 * 1024 * 1024_u32 {
+    while bytes < 5 * 1024 * 1024_u32 {
         for _ in 0..=random.below(2 * per_group + 1) {
             let topic = TopicId(1 + random.below(100) as u32);
             let size = data_bytes / 2 + random.below(data_bytes);
@@ -284,7 +284,7 @@ fn mixed(per_group: u64, data_bytes: u64) -> (FaultyDisk, Log) {
     drop(log);
     // Sealed segments are read through the indexes in files.
     let recovered = Log::open(disk.mount(), options, ticking(0)).unwrap();
-    assert!(recovered.work().indexes_used >= 7);
+    assert!(recovered.work().indexes_used >= 4);
     (disk, recovered.start_synchronous(&HashMap::new()))
 }
 
@@ -313,7 +313,7 @@ fn fifty_laggards_of_a_small_topic_read_little_more_than_they_are_given() {
             "{per_group} a group, {data_bytes} bytes: {:.2} bytes read for one given",
             read as f64 / given as f64
         );
-        assert!(given > 3 * 1024 * 1024, "{given}");
+        assert!(given > 2 * 1024 * 1024, "{given}");
         assert!(read < 3 * given as u64, "{read} bytes read for {given}");
         assert!(alone < 400 * 1024, "{alone}");
 
@@ -373,7 +373,7 @@ fn a_stretch_of_frames_is_checked_by_its_crc() {
     let seqs = || (1..).map_while(|seq| log.read(Position { topic: TOPIC, seq }).ok().map(|_| seq));
     let count = seqs().count() as u64;
     assert!(count > 40);
-    for segment in 1..=8 {
+    for segment in 1..=5 {
         // Whatever is hit, nobody gets wrong bytes.
         for offset in (5000..1_000_000).step_by(3001) {
             disk.flip_bit(&format!("log/{segment:08x}.seg"), offset);
@@ -394,7 +394,7 @@ fn a_stretch_of_frames_is_checked_by_its_crc() {
             }
         }
     }
-    assert!(damaged > 1000, "{damaged}");
+    assert!(damaged > 500, "{damaged}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 // The helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod check;
 mod history;
 mod log_basic;
 mod log_damage;
@@ -11,6 +12,7 @@ mod log_memory;
 mod log_model;
 mod log_power;
 mod log_threads;
+mod stat;
 mod support;
 mod view_log;
 mod view_lsm;

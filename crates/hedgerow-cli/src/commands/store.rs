@@ -1,0 +1,163 @@
+//! `hedgerow store`: what is in a data directory that no server uses.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use hedgerow_server::store::{self, CheckReport, StatReport, StoreError};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{self, Column, Format};
+
+/// The data directory of a server that is stopped: whether it is whole, and what fills it.
+#[derive(Debug, Args)]
+pub struct StoreCommand {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Verifies everything, at the disk's speed; exits with 1 if something is damaged.
+    Check(Store),
+    /// Says what fills the disk: by segment, by topic, and by the subscriptions it is kept for.
+    Stat(Store),
+}
+
+#[derive(Debug, Args)]
+struct Store {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// How the answer is shown.
+    #[arg(long, short, value_name = "FORMAT", default_value = "table")]
+    output: Format,
+}
+
+const CHECKED: [Column; 6] = [
+    ("SEGMENT", "/number"),
+    ("BYTES", "/end"),
+    ("GROUPS", "/groups"),
+    ("EVENTS", "/events"),
+    ("INDEX", "/index"),
+    ("PROBLEMS", "/problems"),
+];
+const SEGMENTS: [Column; 6] = [
+    ("SEGMENT", "/number"),
+    ("FILE BYTES", "/fileBytes"),
+    ("USED BYTES", "/usedBytes"),
+    ("EVENTS", "/events"),
+    ("EVENT BYTES", "/eventBytes"),
+    ("NEEDED BYTES", "/neededBytes"),
+];
+const TOPICS: [Column; 4] = [
+    ("TOPIC", "/name"),
+    ("EVENTS", "/events"),
+    ("BYTES", "/bytes"),
+    ("NEEDED BYTES", "/neededBytes"),
+];
+const SUBSCRIPTIONS: [Column; 6] = [
+    ("EVENT SUBSCRIPTION", "/name"),
+    ("TOPIC", "/topic"),
+    ("EVENTS", "/events"),
+    ("BYTES", "/bytes"),
+    ("ONLY FOR IT", "/onlyBytes"),
+    ("OLDEST SEGMENT", "/oldestSegment"),
+];
+/// Subscriptions that a table shows; JSON has all of them.
+const SUBSCRIPTIONS_SHOWN: usize = 20;
+
+impl StoreCommand {
+    /// Runs the command.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.action {
+            Action::Check(Store { data, output }) => check(&data, output),
+            Action::Stat(Store { data, output }) => {
+                let report = store::stat(&data).map_err(|error| refused("look at", &error))?;
+                show_stat(&report, output);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn check(data: &Path, format: Format) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let report = store::check(data).map_err(|error| refused("check", &error))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    show_check(&report, seconds, format);
+    match report.problems.len() {
+        0 => Ok(()),
+        count => {
+            let noun = if count == 1 { "problem" } else { "problems" };
+            let message = format!("{count} {noun} in {}", data.display());
+            Err(Failure::new(message).with_hint(
+                "restore the whole data directory from one backup; an index alone may be removed",
+            ))
+        }
+    }
+}
+
+fn show_check(report: &CheckReport, seconds: f64, format: Format) {
+    let megabytes = report.read_bytes as f64 / 1e6;
+    if format == Format::Json {
+        let mut value = to_value(report);
+        value["seconds"] = json!(seconds);
+        output::json(&value);
+        return;
+    }
+    let segments = items(&report.segments);
+    output::list(&segments, &CHECKED, format);
+    for note in &report.notes {
+        output::line(&format!("note: {}", output::printable(&note.to_string())));
+    }
+    for problem in &report.problems {
+        output::line(&format!(
+            "problem: {}",
+            output::printable(&problem.to_string())
+        ));
+    }
+    output::line(&format!(
+        "the log ends at {}; {megabytes:.1} MB read in {seconds:.1} s, {:.0} MB/s",
+        report.end,
+        megabytes / seconds.max(1e-9)
+    ));
+    if report.is_healthy() {
+        output::line("the store is whole");
+    }
+}
+
+fn show_stat(report: &StatReport, format: Format) {
+    if format == Format::Json {
+        output::json(&to_value(report));
+        return;
+    }
+    output::list(&items(&report.segments), &SEGMENTS, format);
+    output::line("");
+    output::list(&items(&report.topics), &TOPICS, format);
+    output::line("");
+    let shown = report.subscriptions.len().min(SUBSCRIPTIONS_SHOWN);
+    output::list(
+        &items(&report.subscriptions[..shown]),
+        &SUBSCRIPTIONS,
+        format,
+    );
+    let rest = report.subscriptions.len() - shown;
+    if rest > 0 {
+        output::line(&format!("and {rest} more; --output json shows all"));
+    }
+}
+
+fn refused(doing: &str, error: &StoreError) -> Failure {
+    Failure::because(format!("cannot {doing} the store"), error)
+}
+
+fn items<T: Serialize>(list: &[T]) -> Vec<Value> {
+    list.iter().map(to_value).collect()
+}
+
+fn to_value<T: Serialize>(report: &T) -> Value {
+    serde_json::to_value(report).expect("reports are plain values with text keys")
+}

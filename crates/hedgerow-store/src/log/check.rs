@@ -1,0 +1,150 @@
+//! Verifies a whole store that nobody uses: every group, every index, the catalog and the view. Changes nothing but the
+//! lock file.
+//!
+//! Unlike opening, it goes on behind a bad place: at the next intact group that proves that something was there. A torn
+//! tail is no problem, as it is none for opening; the rule that tells the two apart is that of `recover`.
+
+mod report;
+mod walk;
+
+use hedgerow_core::position::Mark;
+
+pub(crate) use self::report::as_text;
+pub use self::report::{CheckReport, IndexCheck, Place, SegmentCheck, ViewCheck};
+use self::walk::Walk;
+use super::segment::{self, DIRECTORY, Segment};
+use super::{recover, superblock};
+use crate::disk::{Disk, DiskLock};
+use crate::error::StoreError;
+use crate::view::table::OpenTable;
+use crate::view::{View, ViewOptions, check as view_check};
+
+/// Verifies everything, with the table under the view. What is wrong is in the report.
+///
+/// # Errors
+/// If there is no store or a server uses it, if it was written by a newer version, and if the disk cannot be read.
+pub fn check(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<CheckReport, StoreError> {
+    let _lock = lock_store(disk)?;
+    let mut report = CheckReport::default();
+    let Some((found, _)) = superblock::read(disk)? else {
+        report.problem("SUPER.a, SUPER.b", None, "neither is whole");
+        return Ok(report);
+    };
+    for path in superblock::broken(disk)? {
+        report.note(path, "not whole, as after a crash; the other one is used");
+    }
+    report.epoch = found.epoch;
+    let opened = open_view(disk, open_table, found.store_id);
+    let cannot_open = opened.as_ref().err().map(StoreError::to_string);
+    let view = opened.unwrap_or_default();
+    let mut walk = Walk::new(disk, found.store_id, view.as_ref().map(View::mark), report);
+    for segment in segments(disk, &mut walk.report)? {
+        walk.segment(&segment)?;
+    }
+    let (mut report, seen) = walk.finish();
+    for (path, wrong) in view_check::catalogs(disk)? {
+        report.catalog_files += 1;
+        if let Some(what) = wrong {
+            report.problem(path, None, what);
+        }
+    }
+    if let Some(view) = view {
+        check_view(&view, &seen, &mut report);
+    } else {
+        let has_forgotten = report.oldest > Mark::ZERO;
+        let missing = "missing, and the log has forgotten its beginning".to_owned();
+        if let Some(what) = cannot_open.or(has_forgotten.then_some(missing)) {
+            report.problem("view", None, what);
+        }
+    }
+    Ok(report)
+}
+
+/// Takes the lock of a store that is there.
+///
+/// # Errors
+/// If there is no store, or a server uses it.
+pub(crate) fn lock_store(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
+    let is_there = superblock::read(disk)?.is_some()
+        || !disk
+            .list(DIRECTORY)
+            .map_err(StoreError::io("list", DIRECTORY))?
+            .is_empty();
+    if !is_there {
+        return Err(StoreError::Missing {
+            directory: disk.name(),
+        });
+    }
+    super::take_lock(disk)
+}
+
+fn segments(disk: &dyn Disk, report: &mut CheckReport) -> Result<Vec<Segment>, StoreError> {
+    let names = disk
+        .list(DIRECTORY)
+        .map_err(StoreError::io("list", DIRECTORY))?;
+    let mut numbers: Vec<u32> = names
+        .iter()
+        .filter_map(|name| segment::number_of(name))
+        .collect();
+    numbers.sort_unstable();
+    for pair in numbers.windows(2).filter(|pair| pair[0] + 1 != pair[1]) {
+        report.problem(
+            segment::path(pair[0] + 1),
+            None,
+            "missing, later ones are there",
+        );
+    }
+    numbers
+        .iter()
+        .map(|number| recover::open_segment(disk, *number))
+        .collect()
+}
+
+fn open_view(
+    disk: &dyn Disk,
+    open_table: OpenTable<'_>,
+    store_id: [u8; 16],
+) -> Result<Option<View>, StoreError> {
+    let Some(table) = open_table()? else {
+        return Ok(None);
+    };
+    let options = ViewOptions {
+        store_id,
+        terminal_records_max: u64::MAX,
+    };
+    View::open(table, disk, options).map(Some)
+}
+
+/// Whether the view can be read and stands at the end of a group of this log.
+fn check_view(view: &View, seen: &walk::Seen, report: &mut CheckReport) {
+    match view_check::rows(view) {
+        Ok(rows) => {
+            report.view = Some(ViewCheck {
+                stamp: view.mark(),
+                rows,
+            });
+        }
+        Err(error) => report.problem("view", None, error.to_string()),
+    }
+    if let Err(error) = view.check_between(report.oldest, report.end) {
+        report.problem("view", None, error.to_string());
+        return;
+    }
+    // At the oldest place the last group is not there any more, but the next one is.
+    let expected = if view.mark() == report.oldest {
+        seen.first_number.map(|first| first - 1)
+    } else {
+        seen.number_at_stamp
+    };
+    let is_of_this_log = match expected {
+        Some(number) => number == view_check::group(view),
+        None => view.mark() == Mark::ZERO,
+    };
+    if !is_of_this_log {
+        let what = format!(
+            "it stands at {}, where this log has no such group",
+            view.mark()
+        );
+        report.problem("view", None, what);
+    }
+}

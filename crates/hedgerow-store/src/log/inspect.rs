@@ -1,0 +1,87 @@
+//! Looks at the log of a store that nobody uses, without changing anything.
+
+use std::sync::Arc;
+
+use hedgerow_core::position::Mark;
+
+use super::recover::{self, Scanned};
+use super::scan::Scanner;
+use super::segment::{self, DIRECTORY, Segment};
+use super::{check, store_prefix, superblock};
+use crate::Group;
+use crate::disk::{Disk, DiskLock};
+use crate::error::StoreError;
+
+/// A log that is looked at. Nobody else opens it meanwhile.
+pub(crate) struct Inspected {
+    pub store_id: [u8; 16],
+    /// Those with groups, oldest first.
+    pub segments: Vec<Arc<Segment>>,
+    /// The end of the log.
+    pub end: Mark,
+    _lock: DiskLock,
+}
+
+impl Inspected {
+    /// Finds out what is in the segments, from their indexes where they have one.
+    ///
+    /// # Errors
+    /// As opening it would, and if there is no store.
+    pub(crate) fn open(disk: &dyn Disk) -> Result<Self, StoreError> {
+        let lock = check::lock_store(disk)?;
+        let names = disk
+            .list(DIRECTORY)
+            .map_err(StoreError::io("list", DIRECTORY))?;
+        let numbers = recover::segment_numbers(&names)?;
+        let Some((found, _)) = superblock::read(disk)? else {
+            let what = "SUPER.a, SUPER.b: neither is whole; the store";
+            return Err(StoreError::damaged(what));
+        };
+        let Scanned {
+            mut segments, tail, ..
+        } = recover::scan(disk, found.store_id, &numbers)?;
+        segments.retain(|segment| segment.content().end > 0);
+        Ok(Self {
+            store_id: found.store_id,
+            segments,
+            end: tail.end(),
+            _lock: lock,
+        })
+    }
+
+    /// The end of what was forgotten.
+    pub(crate) fn oldest(&self) -> Mark {
+        self.segments
+            .first()
+            .map_or(Mark::ZERO, |oldest| oldest.content().previous_end)
+    }
+
+    /// Hands on the groups from `from` on, in order.
+    pub(crate) fn for_each_group(
+        &self,
+        from: Mark,
+        mut take: impl FnMut(&Group) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let store = store_prefix(&self.store_id);
+        let segments = self.segments.iter();
+        for segment in segments.filter(|one| one.number >= from.segment()) {
+            let mut offset = if segment.number == from.segment() {
+                from.offset()
+            } else {
+                0
+            };
+            let end = segment.content().end;
+            let mut scanner = Scanner::new(&*segment.file, store, segment.number, end);
+            while offset < end {
+                let place = Mark::new(segment.number, offset);
+                let group = scanner.read_group(offset)?.ok_or_else(|| {
+                    let path = segment::path(segment.number);
+                    StoreError::damaged(format!("{path}: the group at {place}"))
+                })?;
+                offset = group.end.offset();
+                take(&group)?;
+            }
+        }
+        Ok(())
+    }
+}

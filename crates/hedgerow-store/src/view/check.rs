@@ -1,0 +1,74 @@
+//! Whether what a view left on the disk can be read: every row, and every file of the catalog.
+
+use super::View;
+use super::checkpoint::{self, CATALOG_DIRECTORY};
+use super::rows;
+use super::table::{Row, Space};
+use super::terminal::TerminalRecord;
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::record::Progress;
+
+/// Rows that are read at once.
+const SCAN_ROWS: usize = 4096;
+
+/// Each file of the catalog, and what is wrong with it.
+pub(crate) fn catalogs(disk: &dyn Disk) -> Result<Vec<(String, Option<String>)>, StoreError> {
+    let mut names = disk
+        .list(CATALOG_DIRECTORY)
+        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
+    names.sort();
+    let revisions = names
+        .iter()
+        .filter_map(|name| Some((name, checkpoint::revision_of(name)?)));
+    Ok(revisions
+        .map(|(name, revision)| {
+            let wrong = match checkpoint::read_catalog(disk, revision) {
+                Ok(catalog) if catalog.revision == revision => None,
+                Ok(catalog) => Some(format!("it holds revision {}", catalog.revision)),
+                Err(error) => Some(error.to_string()),
+            };
+            (format!("{CATALOG_DIRECTORY}/{name}"), wrong)
+        })
+        .collect())
+}
+
+/// Reads all rows; returns how many there are.
+pub(crate) fn rows(view: &View) -> Result<u64, StoreError> {
+    let mut count = 0;
+    for space in Space::ALL {
+        let mut from = Vec::new();
+        loop {
+            let found = view.table().scan(space, &from, &[0xFF; 32], SCAN_ROWS)?;
+            for row in &found {
+                check_row(space, row)?;
+            }
+            count += found.len() as u64;
+            match found.last() {
+                Some((key, _)) if found.len() == SCAN_ROWS => {
+                    from.clone_from(key);
+                    from.push(0);
+                }
+                _ => break,
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// The number of the last group that the view has folded.
+pub(crate) fn group(view: &View) -> u64 {
+    view.group
+}
+
+/// Opening has read the rows that are kept in memory.
+fn check_row(space: Space, (key, value): &Row) -> Result<(), StoreError> {
+    match space {
+        Space::State | Space::Open => Ok(()),
+        Space::Due => {
+            rows::parse_due_key(key)?;
+            rows::decode::<Progress>(value).map(drop)
+        }
+        Space::Terminal => rows::decode::<TerminalRecord>(value).map(drop),
+    }
+}
