@@ -25,6 +25,7 @@ mod report;
 mod schedule;
 mod traces;
 mod verdict;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -239,6 +240,7 @@ impl Proof {
             seed: self.options.seed,
             rounds: self.options.rounds,
             lives: self.lives.endings(),
+            checked: self.lives.checked(),
             not_reached: &self.not_reached,
             entries: &self.ledger.entries(),
             declarations: self.declarations.answered(),

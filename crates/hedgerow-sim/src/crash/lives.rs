@@ -14,6 +14,7 @@ use super::process::{Failpoint, Installation, Server, Started, is_killed};
 use super::publishers::Whereabouts;
 use super::receivers::Receivers;
 use super::verdict::Ending;
+use super::whole;
 
 /// How long a server that listens may take to open its store.
 const OPENING_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -25,6 +26,7 @@ pub struct Lives {
     receivers: Receivers,
     whereabouts: watch::Sender<Option<SocketAddr>>,
     endings: Vec<Ending>,
+    checked: usize,
 }
 
 /// A server that serves.
@@ -48,6 +50,7 @@ impl Lives {
             receivers,
             whereabouts,
             endings: Vec::new(),
+            checked: 0,
         })
     }
 
@@ -69,6 +72,11 @@ impl Lives {
     /// How each life ended.
     pub fn endings(&self) -> &[Ending] {
         &self.endings
+    }
+
+    /// After how many of them the store was checked.
+    pub const fn checked(&self) -> usize {
+        self.checked
     }
 
     /// Starts the next life.
@@ -122,7 +130,10 @@ impl Lives {
     pub async fn end(&mut self, ending: Ending) -> Result<(), String> {
         self.whereabouts.send_replace(None);
         *self.endings.last_mut().expect("a life was begun") = ending;
-        self.receivers.settle().await
+        self.receivers.settle().await?;
+        let (life, data) = (self.endings.len() - 1, self.installation.data());
+        self.checked += usize::from(whole::check_after(life, &data)?);
+        Ok(())
     }
 }
 

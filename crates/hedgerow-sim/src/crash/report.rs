@@ -22,6 +22,8 @@ pub struct Report<'a> {
     pub rounds: u32,
     /// How each life of the server ended.
     pub lives: &'a [Ending],
+    /// After how many of them the store was checked, and was whole.
+    pub checked: usize,
     /// Failpoints that were set and not reached.
     pub not_reached: &'a BTreeMap<&'static str, u64>,
     /// What was published and received.
@@ -89,6 +91,7 @@ impl Report<'_> {
             "orderly stops",
             self.count(|ending| *ending == Ending::Stopped),
         );
+        line("stores checked", self.checked);
         line("epoch", self.traces.epoch);
         let Traces {
             segment, segments, ..

@@ -65,11 +65,12 @@ pub fn check(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<CheckReport, 
 /// # Errors
 /// If there is no store, or a server uses it.
 pub(crate) fn lock_store(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
+    let names = disk
+        .list(DIRECTORY)
+        .map_err(StoreError::io("list", DIRECTORY))?;
+    // A server that ended while it made the store left nothing to check either.
     let is_there = superblock::read(disk)?.is_some()
-        || !disk
-            .list(DIRECTORY)
-            .map_err(StoreError::io("list", DIRECTORY))?
-            .is_empty();
+        || names.iter().any(|name| segment::number_of(name).is_some());
     if !is_there {
         return Err(StoreError::Missing {
             directory: disk.name(),

@@ -8,6 +8,7 @@ use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::disk::real::RealDisk;
+use hedgerow_store::log::check::check;
 use hedgerow_store::log::{Log, LogOptions, OpenWork};
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError};
@@ -398,7 +399,7 @@ fn a_stretch_of_frames_is_checked_by_its_crc() {
 }
 
 #[test]
-#[ignore = "a measurement: prints how long opening takes with and without indexes"]
+#[ignore = "a measurement: prints how long opening takes with and without indexes, and a check"]
 fn opening_is_measured() {
     let directory = tempfile::tempdir().unwrap();
     let disk = || Arc::new(RealDisk::new(directory.path()).unwrap());
@@ -417,6 +418,10 @@ fn opening_is_measured() {
         log.commit_queued().unwrap();
     }
     drop(log);
+    let index_bytes: u64 = (1..=64)
+        .map(|number| disk().open(&path(number), false).unwrap().len().unwrap())
+        .sum();
+    println!("{index_bytes} bytes of indexes");
     let timed = |what: &str| {
         let begun = std::time::Instant::now();
         let work = Log::open(disk(), options.clone(), ticking(0))
@@ -431,4 +436,8 @@ fn opening_is_measured() {
     }
     timed("without");
     timed("without");
+    let begun = std::time::Instant::now();
+    let report = check(&*disk(), &|| Ok(None)).unwrap();
+    assert!(report.is_healthy(), "{:?}", report.problems);
+    println!("check: {:?}, {} bytes", begun.elapsed(), report.read_bytes);
 }

@@ -11,6 +11,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::disk::mutant::{MutantDisk, Mutation};
+use hedgerow_store::log::check::check;
 use hedgerow_store::log::{Log, RecoveredLog};
 use hedgerow_store::record::{PackedEvents, Record, unpack_event};
 use hedgerow_store::{Appending, Group, Store, StoreError};
@@ -44,6 +45,8 @@ pub struct Coverage {
     pub indexes_spoilt: u64,
     /// Processes that ended while an index was written.
     pub indexes_cut: u64,
+    /// Times that the check looked at what a crash left.
+    pub checks: u64,
 }
 
 macro_rules! ensure {
@@ -491,6 +494,7 @@ impl Run {
         let file = disk.open(&one, false).expect("it was listed");
         let len = file.len().expect("the power is on");
         match self.random.below(4) {
+            _ if len == 0 => disk.remove(&one).expect("the power is on"),
             0 => disk.remove(&one).expect("the power is on"),
             1 => self.disk.flip_bit(&one, self.random.below(len)),
             2 => file
@@ -511,6 +515,9 @@ impl Run {
     /// Opens the log, with crashes in between, and compares all of it.
     fn open(&mut self) -> Result<(), String> {
         loop {
+            if self.random.one_in(2) {
+                self.check_whole()?;
+            }
             if self.random.one_in(3) {
                 self.disk.fail_after(1 + self.random.below(12));
             }
@@ -527,6 +534,25 @@ impl Run {
                 }
                 Err(error) => return Err(format!("open: {error}")),
             }
+        }
+    }
+
+    /// Whatever a crash left, the check of operators finds no damage.
+    fn check_whole(&mut self) -> Result<(), String> {
+        let report = match check(&*self.disk.mount(), &|| Ok(None)) {
+            Ok(report) => report,
+            Err(StoreError::Missing { .. }) => return Ok(()),
+            Err(error) => return Err(format!("check: {error}")),
+        };
+        // Indexes are spoilt here, and there is no view.
+        let mut problems = report.problems.iter().filter(|problem| {
+            let path = &problem.path;
+            path != "view" && !path.ends_with(INDEX_ENDING)
+        });
+        self.coverage.checks += 1;
+        match problems.next() {
+            None => Ok(()),
+            Some(problem) => Err(format!("check: {problem}")),
         }
     }
 

@@ -30,6 +30,7 @@ fn nothing_durable_is_lost_on_a_faulty_disk() {
         all.indexes_refused += one.indexes_refused;
         all.indexes_spoilt += one.indexes_spoilt;
         all.indexes_cut += one.indexes_cut;
+        all.checks += one.checks;
     }
     println!("{all:?}");
     // A run that did not go through these proves little.
@@ -45,7 +46,8 @@ fn nothing_durable_is_lost_on_a_faulty_disk() {
     assert!(
         all.indexes_used > 20 * seeds
             && all.indexes_refused > 4 * seeds
-            && all.indexes_cut > seeds / 2,
+            && all.indexes_cut > seeds / 2
+            && all.checks > 10 * seeds,
         "{all:?}"
     );
     assert!(
