@@ -306,9 +306,15 @@ impl Engine {
             Wake::Report(report) => self.report(report),
             Wake::Internal(internal) => self.internal(internal),
             Wake::Stop => self.begin_to_stop(),
-            Wake::StoreClosed => Err(StoreError::Closed),
+            Wake::StoreClosed => Err(self.why_the_store_closed()),
             Wake::Durable | Wake::Clock => Ok(()),
         }
+    }
+
+    /// What a closed store answers: whether it may be opened again depends on it.
+    fn why_the_store_closed(&self) -> StoreError {
+        let answer = self.store.check_owner();
+        answer.err().unwrap_or(StoreError::Closed)
     }
 
     /// Takes what is ready and acts. Returns whether there is more to take at once.

@@ -98,7 +98,8 @@ impl Grid {
     /// Runs until `stop` says so. Blocks: for a thread of its own.
     ///
     /// # Errors
-    /// What a person has to act on: a store that cannot be opened at the start, or that was found damaged later.
+    /// What a person has to act on: a store that cannot be opened at the start, that was found damaged later, or that
+    /// another server took over.
     pub fn run(
         self,
         state: &watch::Sender<GridState>,
@@ -260,7 +261,8 @@ impl Clock for SharedClock {
     }
 }
 
-/// Whether a failure may be gone when the store is opened again. Damage is not.
+/// Whether a failure may be gone when the store is opened again. Damage is not; and a store that another server took
+/// over must not be taken back ([`StoreError::Fenced`]).
 fn may_pass(error: &StoreError) -> bool {
     match error {
         StoreError::Closed | StoreError::Io { .. } | StoreError::View { .. } => true,

@@ -191,6 +191,8 @@ impl From<StoreError> for Refusal {
             )
             .into(),
             StoreError::Closed => Unavailable(Phase::Recovering).into(),
+            // The engine ends, and the process with it.
+            StoreError::Fenced { .. } => Unavailable(Phase::Stopping).into(),
             other => {
                 tracing::error!(error = %other, "events cannot be appended");
                 Self::internal()

@@ -37,6 +37,20 @@ pub enum StoreError {
     /// The store failed a write or a sync, or was closed. Open it again from disk.
     #[error("the store is closed; it has to be opened again")]
     Closed,
+    /// Another owner has taken the store over. This one has stopped for good: opening it again would take it back, and
+    /// the two would go on taking turns. A person must act.
+    #[error(
+        "{store} was taken over by another server ({found}, this server is epoch {epoch}); this server stops; see to it \
+         that one server at a time uses it, then start that one"
+    )]
+    Fenced {
+        /// What is owned: the data directory, or how else the store is called.
+        store: String,
+        /// The epoch of the owner that was.
+        epoch: u32,
+        /// What was found in place of it.
+        found: String,
+    },
     /// What was asked for is not in the log any more, or not yet.
     #[error(
         "{what} is not in the log, which begins behind {oldest}; it was delivered or is unknown"

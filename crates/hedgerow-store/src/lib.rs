@@ -47,6 +47,11 @@ use crate::record::{PackedEvents, Record};
 /// # Failure
 /// A store that failed a write or a sync is closed for good: every later call answers [`StoreError::Closed`]. Its
 /// owner opens it again from disk; a failed sync is never retried (design D5).
+///
+/// # Ownership
+/// A store is opened by one owner at a time, in an *epoch* that is higher each time. When another one has opened it
+/// since, every call that changes something, and every call from the first refused one on, answers
+/// [`StoreError::Fenced`]: nothing of the former owner may follow what the new one has seen (design D8).
 pub trait Store: Send + Sync + 'static {
     /// Queues events behind everything queued so far. Does not block.
     ///
@@ -89,6 +94,13 @@ pub trait Store: Send + Sync + 'static {
         from: Position,
         bytes_max: usize,
     ) -> Result<Vec<(u64, StoredEvent)>, StoreError>;
+
+    /// Looks whether nobody has opened the store since. To be asked before anything beside the store is changed that
+    /// belongs to its owner, as the view's table does. May read the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] if somebody has, [`StoreError::Closed`] if the store is closed.
+    fn check_owner(&self) -> Result<(), StoreError>;
 
     /// Says that the view is synced up to `through`, and what is still needed; frees what can be freed.
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError>;

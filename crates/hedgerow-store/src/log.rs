@@ -6,6 +6,7 @@
 //! | `segment` | one file of groups |
 //! | `content` | what is in a segment, and where to look for a topic's events |
 //! | `index` | the same in a file, for opening without reading the segment |
+//! | `fence` | notices that the directory has another owner |
 //! | `superblock` | who the store is, and its epoch |
 //! | `recover` | opens a log: end, torn tail or damage |
 //! | `scan` | reads the groups of a file in order |
@@ -24,6 +25,7 @@
 
 pub mod check;
 mod content;
+mod fence;
 mod group;
 mod index;
 pub(crate) mod inspect;
@@ -47,6 +49,7 @@ use hedgerow_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::content::EventsRange;
+use self::fence::Fence;
 use self::pool::Pool;
 use self::queue::Work;
 pub use self::recover::OpenWork;
@@ -174,8 +177,10 @@ impl Log {
         let lock = take_lock(&*disk)?;
         let found = recover::open(&*disk, &options)?;
         let next_seqs = recover::next_seqs(&found.segments);
+        let fence = Arc::new(Fence::new(Arc::clone(&disk), found.store_id, found.epoch));
         let pool = Pool::new(
             Arc::clone(&disk),
+            fence,
             options.segment_bytes,
             options.free_segments_max,
             found.free,
@@ -222,9 +227,7 @@ impl Log {
     /// After the first one the log is closed.
     pub fn commit_queued(&self) -> Result<Option<Arc<Group>>, StoreError> {
         let mut writer = lock(&self.writer);
-        if self.shared.is_closed() {
-            return Err(StoreError::Closed);
-        }
+        self.check_open()?;
         let Some(writer) = writer.as_mut() else {
             return Ok(None);
         };
@@ -374,9 +377,7 @@ impl Store for Log {
             reply,
         };
         let bytes = self.frame_bytes(&work)?;
-        self.shared
-            .queue
-            .push(work, |queued| self.shared.admit_append(bytes, queued))?;
+        self.push(work, |queued| self.shared.admit_append(bytes, queued))?;
         Ok(appending)
     }
 
@@ -387,7 +388,7 @@ impl Store for Log {
         );
         let work = Work::journal(record);
         self.frame_bytes(&work)?;
-        self.shared.queue.push(work, |_| Ok(()))
+        self.push(work, |_| Ok(()))
     }
 
     fn durable(&self) -> watch::Receiver<Mark> {
@@ -417,6 +418,11 @@ impl Store for Log {
         self.shared.read_from(from, bytes_max)
     }
 
+    fn check_owner(&self) -> Result<(), StoreError> {
+        self.check_open()?;
+        self.shared.check_owner()
+    }
+
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError> {
         self.check_open()?;
         self.shared.checkpoint(through, liveness)
@@ -430,9 +436,20 @@ impl Store for Log {
 impl Log {
     fn check_open(&self) -> Result<(), StoreError> {
         if self.shared.is_closed() {
-            Err(StoreError::Closed)
+            Err(self.shared.fence.why_closed())
         } else {
             Ok(())
+        }
+    }
+
+    fn push(
+        &self,
+        work: Work,
+        admit: impl FnOnce(u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        match self.shared.queue.push(work, admit) {
+            Err(StoreError::Closed) => Err(self.shared.fence.why_closed()),
+            pushed => pushed,
         }
     }
 

@@ -1,16 +1,20 @@
 //! The model of a store: one list of groups under a lock. Obvious, slow, trusted. Every record is a group of its own
-//! and durable at once, unless commits are held.
+//! and durable at once, unless commits are held or the store is [`MemoryStore::slow`].
 //!
-//! Tests run the engine on it, on a paused clock; the embedded store is compared with it.
+//! Tests run the engine on it, on a paused clock; the embedded store is compared with it. A slow one behaves as a store
+//! behind a network does: what is queued becomes durable later, and publishers hear of it later still, in another order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_core::time::Timestamp;
 use tokio::sync::{oneshot, watch};
 
+use crate::disk::faulty::Random;
 use crate::error::{Place, StoreError};
 use crate::record::{Events, PackedEvents, Record};
 use crate::{Appended, Appending, Group, Liveness, Store, StoredEvent, Usage};
@@ -18,10 +22,20 @@ use crate::{Appended, Appending, Group, Liveness, Store, StoredEvent, Usage};
 /// Bytes that the model says a group takes; only the sum matters.
 const GROUP_BYTES: usize = 64;
 
-/// A store in memory.
+/// A store in memory, as one owner has it open.
 pub struct MemoryStore {
-    inner: Mutex<Inner>,
-    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    inner: Arc<Mutex<Inner>>,
+    /// The epoch in which this owner opened it.
+    epoch: AtomicU32,
+    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    slowness: Option<Slowness>,
+}
+
+/// How late a store is.
+struct Slowness {
+    /// From queueing to durability; and at most so much from there to the answer.
+    delay: Duration,
+    random: Mutex<Random>,
 }
 
 struct Inner {
@@ -30,7 +44,11 @@ struct Inner {
     next_seq: HashMap<TopicId, u64>,
     /// The place in `groups` of the events whose first one stands at a position.
     places: BTreeMap<Position, usize>,
-    /// What was queued while commits are held.
+    /// The highest publish time.
+    high_water: Timestamp,
+    /// That of the newest owner. What follows is that owner's.
+    epoch: u32,
+    /// What was queued and is not durable.
     waiting: Vec<Waiting>,
     is_held: bool,
     /// `None` once the store is closed.
@@ -42,6 +60,9 @@ enum Waiting {
     Journal(Record),
 }
 
+/// Who is to be told what.
+type Answer = (oneshot::Sender<Appended>, Appended);
+
 impl MemoryStore {
     /// An empty store whose publish times come from `clock`.
     pub fn new(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
@@ -50,13 +71,34 @@ impl MemoryStore {
             forgotten: 0,
             next_seq: HashMap::new(),
             places: BTreeMap::new(),
+            high_water: Timestamp::ZERO,
+            epoch: 1,
             waiting: Vec::new(),
             is_held: false,
             durable: Some(watch::Sender::new(Mark::ZERO)),
         };
         Self {
-            inner: Mutex::new(inner),
-            clock: Box::new(clock),
+            inner: Arc::new(Mutex::new(inner)),
+            epoch: AtomicU32::new(1),
+            clock: Arc::new(clock),
+            slowness: None,
+        }
+    }
+
+    /// The same, slow: what is queued becomes durable after `delay`, in order, and whoever appended it is told after
+    /// up to `delay` more, in an order that is drawn from `seed`. Follows tokio's clock, and is to be used inside its
+    /// runtime.
+    pub fn slow(
+        clock: impl Fn() -> Timestamp + Send + Sync + 'static,
+        delay: Duration,
+        seed: u64,
+    ) -> Self {
+        Self {
+            slowness: Some(Slowness {
+                delay,
+                random: Mutex::new(Random::new(seed)),
+            }),
+            ..Self::new(clock)
         }
     }
 
@@ -65,78 +107,165 @@ impl MemoryStore {
         self.lock().is_held = true;
     }
 
-    /// Makes durable what was queued, and everything from now on at once.
+    /// Makes durable what was queued, and everything from now on as it comes.
     pub fn release(&self) {
+        let now = (self.clock)();
         let mut inner = self.lock();
         inner.is_held = false;
         for waiting in std::mem::take(&mut inner.waiting) {
-            inner.commit(waiting, (self.clock)());
+            tell(inner.commit(waiting, now));
         }
     }
 
     /// Fails as a sync would: what was queued and not durable is gone, every later call is refused.
     pub fn close(&self) {
-        let mut inner = self.lock();
-        inner.waiting.clear();
-        inner.durable = None;
+        self.lock().close();
     }
 
-    /// Opens again what was durable.
+    /// Opens again what was durable, in a new epoch.
     pub fn reopen(&self) {
-        let mut inner = self.lock();
-        let end = inner.groups.last().map_or(Mark::ZERO, |group| group.end);
-        inner.is_held = false;
-        inner.durable = Some(watch::Sender::new(end));
+        let epoch = self.lock().open();
+        self.epoch.store(epoch, Ordering::Relaxed);
+    }
+
+    /// Opens the store for another owner. What this one queued and is not durable is gone, and it is fenced.
+    #[must_use]
+    pub fn take_over(&self) -> Self {
+        let epoch = self.lock().open();
+        Self {
+            inner: Arc::clone(&self.inner),
+            epoch: AtomicU32::new(epoch),
+            clock: Arc::clone(&self.clock),
+            slowness: self.slowness.as_ref().map(|slowness| Slowness {
+                delay: slowness.delay,
+                random: Mutex::new(Random::new(epoch.into())),
+            }),
+        }
+    }
+
+    /// The epoch in which this owner opened the store: raised each time.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
     }
 
     fn queue(&self, waiting: Waiting) -> Result<(), StoreError> {
-        let mut inner = self.lock();
-        if inner.durable.is_none() {
-            return Err(StoreError::Closed);
-        }
-        if inner.is_held {
+        let now = (self.clock)();
+        let mut inner = self.open_for(self.epoch())?;
+        if let Some(slowness) = &self.slowness {
+            inner.waiting.push(waiting);
+            self.commit_later(slowness);
+        } else if inner.is_held {
             inner.waiting.push(waiting);
         } else {
-            inner.commit(waiting, (self.clock)());
+            tell(inner.commit(waiting, now));
         }
         Ok(())
     }
 
+    /// Makes the oldest of what waits durable after a while, and tells whoever waits for it after another.
+    fn commit_later(&self, slowness: &Slowness) {
+        let (inner, clock) = (Arc::clone(&self.inner), Arc::clone(&self.clock));
+        let (epoch, delay) = (self.epoch(), slowness.delay);
+        let further = {
+            let mut random = lock(&slowness.random);
+            Duration::from_millis(random.below(delay.as_millis() as u64 + 1))
+        };
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let now = clock();
+            let answer = lock(&inner).commit_oldest(epoch, now);
+            tokio::time::sleep(further).await;
+            // Of an owner that is gone nobody hears.
+            if lock(&inner).check(epoch).is_ok() {
+                tell(answer);
+            }
+        });
+    }
+
+    /// The content, if the owner of this epoch may still use it.
+    fn open_for(&self, epoch: u32) -> Result<MutexGuard<'_, Inner>, StoreError> {
+        let inner = self.lock();
+        inner.check(epoch)?;
+        Ok(inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
+    }
+}
+
+/// Locks; every section under a lock here leaves the content whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The publisher may have gone away; its events stay.
+fn tell(answer: Option<Answer>) {
+    if let Some((reply, appended)) = answer {
+        let _ = reply.send(appended);
     }
 }
 
 impl Inner {
-    fn commit(&mut self, waiting: Waiting, now: Timestamp) {
+    /// Opens for a new owner what is durable.
+    fn open(&mut self) -> u32 {
+        self.close();
+        let end = self.groups.last().map_or(Mark::ZERO, |group| group.end);
+        self.is_held = false;
+        self.durable = Some(watch::Sender::new(end));
+        self.epoch += 1;
+        self.epoch
+    }
+
+    fn close(&mut self) {
+        self.waiting.clear();
+        self.durable = None;
+    }
+
+    /// Whether the owner of this epoch may still use the store.
+    fn check(&self, epoch: u32) -> Result<(), StoreError> {
+        if epoch < self.epoch {
+            return Err(StoreError::Fenced {
+                store: "the store in memory".to_owned(),
+                epoch,
+                found: format!("epoch {} has begun", self.epoch),
+            });
+        }
+        if self.durable.is_none() {
+            return Err(StoreError::Closed);
+        }
+        Ok(())
+    }
+
+    fn commit_oldest(&mut self, epoch: u32, now: Timestamp) -> Option<Answer> {
+        if self.check(epoch).is_err() || self.is_held || self.waiting.is_empty() {
+            return None;
+        }
+        let oldest = self.waiting.remove(0);
+        self.commit(oldest, now)
+    }
+
+    fn commit(&mut self, waiting: Waiting, now: Timestamp) -> Option<Answer> {
         match waiting {
-            Waiting::Journal(record) => self.push(record),
-            Waiting::Append(topic, packed, answer) => {
+            Waiting::Journal(record) => {
+                self.push(record);
+                None
+            }
+            Waiting::Append(topic, packed, reply) => {
+                self.high_water = self.high_water.max(now);
+                let published = self.high_water;
                 let next = self.next_seq.entry(topic).or_insert(1);
-                let first_seq = *next;
+                let first = Position { topic, seq: *next };
                 *next += u64::from(packed.count());
-                self.places.insert(
-                    Position {
-                        topic,
-                        seq: first_seq,
-                    },
-                    self.groups.len(),
-                );
+                self.places.insert(first, self.groups.len());
                 self.push(Record::Events(Events {
                     topic,
-                    first_seq,
-                    published: now,
+                    first_seq: first.seq,
+                    published,
                     packed,
                 }));
-                // The publisher may have gone away; its events stay.
-                let first = Position {
-                    topic,
-                    seq: first_seq,
-                };
-                let _ = answer.send(Appended {
-                    first,
-                    published: now,
-                });
+                Some((reply, Appended { first, published }))
             }
         }
     }
@@ -190,14 +319,15 @@ impl Store for MemoryStore {
     }
 
     fn durable(&self) -> watch::Receiver<Mark> {
-        match &self.lock().durable {
+        let inner = self.open_for(self.epoch()).ok();
+        match inner.as_ref().and_then(|inner| inner.durable.as_ref()) {
             Some(durable) => durable.subscribe(),
             None => watch::channel(Mark::ZERO).1,
         }
     }
 
     fn groups(&self, from: Mark, bytes_max: usize) -> Result<Vec<Arc<Group>>, StoreError> {
-        let inner = self.lock();
+        let inner = self.open_for(self.epoch())?;
         let begin = inner
             .groups
             .partition_point(|group| group.start < from)
@@ -210,11 +340,11 @@ impl Store for MemoryStore {
     }
 
     fn read_recent(&self, position: Position) -> Option<StoredEvent> {
-        self.lock().read(position)
+        self.open_for(self.epoch()).ok()?.read(position)
     }
 
     fn read(&self, position: Position) -> Result<StoredEvent, StoreError> {
-        let inner = self.lock();
+        let inner = self.open_for(self.epoch())?;
         inner
             .read(position)
             .ok_or_else(|| inner.forgotten(position))
@@ -225,10 +355,10 @@ impl Store for MemoryStore {
         from: Position,
         bytes_max: usize,
     ) -> Result<Vec<(u64, StoredEvent)>, StoreError> {
-        let inner = self.lock();
+        let inner = self.open_for(self.epoch())?;
         let mut read = Vec::new();
         let mut bytes = 0;
-        for seq in from.seq.. {
+        for seq in from.seq..u64::MAX {
             let Some(event) = inner.read(Position {
                 topic: from.topic,
                 seq,
@@ -248,8 +378,12 @@ impl Store for MemoryStore {
         }
     }
 
+    fn check_owner(&self) -> Result<(), StoreError> {
+        self.lock().check(self.epoch())
+    }
+
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError> {
-        let mut inner = self.lock();
+        let mut inner = self.open_for(self.epoch())?;
         while let Some(group) = inner.groups.get(inner.forgotten) {
             let is_needed = group.records.iter().any(|record| match record {
                 Record::Events(events) => liveness.is_needed(events.topic, seqs(events)),

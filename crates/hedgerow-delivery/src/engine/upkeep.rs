@@ -206,10 +206,13 @@ impl Engine {
         self.upkeep.is_checkpointing = true;
         self.upkeep.checkpoint_at = None;
         self.upkeep.checkpoint = checkpoint.mark();
-        let (disk, events_to) = (self.disk.clone(), self.events_to.clone());
-        let writing = self
-            .spawner
-            .spawn_blocking(move || checkpoint.write(disk.as_ref()));
+        let (store, disk) = (self.store.clone(), self.disk.clone());
+        let events_to = self.events_to.clone();
+        let writing = self.spawner.spawn_blocking(move || {
+            // The table may be another owner's by now.
+            store.check_owner()?;
+            checkpoint.write(disk.as_ref())
+        });
         self.spawner.spawn(async move {
             // A writer that panicked is a store that failed.
             let result = writing.await.unwrap_or(Err(StoreError::Closed));

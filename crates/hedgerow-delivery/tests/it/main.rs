@@ -5,6 +5,7 @@
 
 mod crash;
 mod declarations;
+mod fencing;
 mod history;
 mod late;
 mod reader;

@@ -255,6 +255,16 @@ impl World {
         ended.expect_err("it ends because its store failed")
     }
 
+    /// Another server takes the store over. Returns its store; the engine goes on until it notices.
+    pub fn take_over(&self) -> MemoryStore {
+        self.store.take_over()
+    }
+
+    /// What the engine ended with.
+    pub async fn ended(&mut self) -> Result<(), StoreError> {
+        (&mut self.engine).await.expect("the engine does not panic")
+    }
+
     /// Stops in order.
     pub async fn stop(&mut self) {
         self.stop.send_replace(true);

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::fence::Fence;
 use super::index;
 use super::lock;
 use super::segment::{self, DIRECTORY, Segment};
@@ -25,6 +26,7 @@ const ZEROING_STEP_BYTES: usize = 1024 * 1024;
 /// Free files and the next segment.
 pub(crate) struct Pool {
     disk: Arc<dyn Disk>,
+    fence: Arc<Fence>,
     segment_bytes: u32,
     /// More free files than this are removed.
     free_max: usize,
@@ -55,6 +57,7 @@ impl Pool {
     /// above `newest`.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
+        fence: Arc<Fence>,
         segment_bytes: u32,
         free_max: usize,
         free: VecDeque<FreeFile>,
@@ -69,11 +72,17 @@ impl Pool {
         });
         Self {
             disk,
+            fence,
             segment_bytes,
             free_max,
             inner,
             recycled: AtomicU64::new(0),
         }
+    }
+
+    /// What notices another owner of the directory.
+    pub(crate) fn fence(&self) -> &Arc<Fence> {
+        &self.fence
     }
 
     /// How many segments were made of used files.
@@ -153,6 +162,8 @@ impl Pool {
             number > inner.newest,
             "a file must not take the place of a segment"
         );
+        // The name may be that of a segment of another owner.
+        self.fence.check()?;
         let free = match inner.free.pop_front() {
             Some(free) => free,
             None => self.create(inner.new_path(), false)?,

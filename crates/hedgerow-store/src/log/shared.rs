@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use hedgerow_core::position::Mark;
 use tokio::sync::watch;
 
+use super::fence::Fence;
 use super::index;
 use super::pool::Pool;
 use super::queue::Queue;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub options: LogOptions,
     pub store_id: [u8; 16],
     pub pool: Pool,
+    pub fence: Arc<Fence>,
     pub queue: Queue,
     /// The newest groups.
     pub ring: Mutex<Ring>,
@@ -68,6 +70,7 @@ impl Shared {
             ring: Mutex::new(Ring::new(options.ring_bytes, end)),
             options,
             store_id,
+            fence: Arc::clone(pool.fence()),
             pool,
             queue: Queue::default(),
             old_parts: Mutex::default(),
@@ -194,6 +197,8 @@ impl Shared {
         if !self.has_segment(segment.number) {
             return Ok(());
         }
+        // Its name may be that of an index of another owner.
+        self.fence.check()?;
         index::write(&*self.disk, self.store_id, segment)?;
         if self.has_segment(segment.number) {
             Ok(())
@@ -239,6 +244,7 @@ impl Shared {
         liveness: &dyn Liveness,
     ) -> Result<(), StoreError> {
         let _one_at_a_time = lock(&self.checkpointing);
+        self.check_owner()?;
         while let Some(oldest) = self
             .oldest_sealed()
             .filter(|oldest| oldest.end() <= through)
@@ -257,6 +263,11 @@ impl Shared {
             self.pool.release(&oldest).inspect_err(|_| self.close())?;
         }
         Ok(())
+    }
+
+    /// Closes the log if the directory has another owner.
+    pub(crate) fn check_owner(&self) -> Result<(), StoreError> {
+        self.fence.check().inspect_err(|_| self.close())
     }
 
     /// How full the log is.

@@ -164,6 +164,7 @@ impl Writer {
         {
             return Ok(Arc::clone(active));
         }
+        self.shared.check_owner()?;
         let number = self.active.as_ref().map_or(1, |active| active.number + 1);
         let next = self.shared.pool.take(number)?;
         assert!(

@@ -3,10 +3,12 @@
 // The helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod breakable;
 mod check;
 mod history;
 mod log_basic;
 mod log_damage;
+mod log_fence;
 mod log_index;
 mod log_memory;
 mod log_model;
