@@ -5,6 +5,7 @@
 //! | [`record`] | the records of the log, and their stored form |
 //! | [`disk`] | the seam to the file system: the real one, and one that loses power |
 //! | [`log`] | groups, segments, the commit thread, recovery |
+//! | [`conformance`] | the suite that every store must pass, for tests |
 //! | [`memory`] | the model of a store: obvious, slow, trusted |
 //! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
 //! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
@@ -15,6 +16,7 @@
 //! Only this crate knows formats on disk.
 
 pub mod catalog;
+pub mod conformance;
 pub mod disk;
 pub mod error;
 pub mod failpoint;

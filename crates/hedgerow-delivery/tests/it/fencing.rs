@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::spec::TopicSpec;
 use hedgerow_delivery::command::Command;
 use hedgerow_delivery::grid::{Grid, GridOptions, GridState};
 use hedgerow_delivery::settings::EngineSettings;
@@ -99,7 +100,7 @@ async fn a_grid_whose_directory_was_taken_over_ends() {
         std::fs::copy(copy.join(name), data.join(name)).unwrap();
     }
 
-    let (name, spec) = ("orders".parse().unwrap(), Default::default());
+    let (name, spec) = ("orders".parse().unwrap(), TopicSpec::default());
     // The answer may come before the grid notices, or not at all.
     let _ = handle
         .ask(|answer| Command::PutTopic { name, spec, answer })

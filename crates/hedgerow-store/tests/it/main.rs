@@ -5,12 +5,12 @@
 
 mod breakable;
 mod check;
+mod conformance;
 mod history;
 mod log_basic;
 mod log_damage;
 mod log_fence;
 mod log_index;
-mod log_memory;
 mod log_model;
 mod log_power;
 mod log_threads;
