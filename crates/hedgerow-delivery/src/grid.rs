@@ -18,6 +18,7 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::{History, HistoryOptions};
 use hedgerow_store::log::{Log, LogOptions};
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::lsm::LsmTable;
 use hedgerow_store::view::{View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
@@ -34,6 +35,8 @@ use crate::settings::EngineSettings;
 pub struct GridOptions {
     /// The data directory; made if it is not there.
     pub data: PathBuf,
+    /// The file with the key of the secrets; `None` for the one in the data directory.
+    pub key_file: Option<PathBuf>,
     /// How the log is kept.
     pub log: LogOptions,
     /// How attempts are remembered.
@@ -204,8 +207,14 @@ impl Grid {
             store_id,
             terminal_records_max: self.options.terminal_records_max,
         };
-        let mut view = View::open(table, disk.as_ref(), view_options)?;
+        let secrets = Arc::new(match &self.options.key_file {
+            Some(path) => Secrets::from_file(path)?,
+            None => Secrets::open(disk.as_ref())?,
+        });
+        let mut view = View::open(table, disk.as_ref(), Arc::clone(&secrets), view_options)?;
         view.catch_up(&recovered, REPLAY_BYTES)?;
+        // Nothing that was folded needed a key if there is none.
+        secrets.make_missing(disk.as_ref())?;
         let work = recovered.work();
         tracing::info!(
             segments = work.segments,

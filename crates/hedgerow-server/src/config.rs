@@ -55,6 +55,8 @@ pub struct Config {
     pub client: ClientOptions,
     /// How the log is kept.
     pub store: LogOptions,
+    /// The file with the key of the secrets; `None` for `KEY` in the data directory.
+    pub key_file: Option<PathBuf>,
     /// How many terminal records are kept; the oldest go first.
     pub terminal_records_max: u64,
     /// How attempts are remembered.
@@ -113,6 +115,7 @@ impl Default for Config {
             engine: EngineSettings::default(),
             client: ClientOptions::default(),
             store: LogOptions::default(),
+            key_file: None,
             terminal_records_max: 100_000,
             history: HistoryOptions::default(),
             log_format: LogFormat::default(),

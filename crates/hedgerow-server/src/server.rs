@@ -264,6 +264,7 @@ fn start_engine(
 ) -> Result<oneshot::Receiver<Result<(), StoreError>>, ServerError> {
     let options = GridOptions {
         data: config.data.clone(),
+        key_file: config.key_file.clone(),
         log: config.store.clone(),
         terminal_records_max: config.terminal_records_max,
         history: config.history.clone(),

@@ -1,7 +1,9 @@
 //! What users declared: topics and subscriptions. A change is a record of the log, and its place there is the position
 //! from which it holds (design D2).
 //!
-//! Changes are JSON, so that what users declare can gain members. Ids are given by the catalog and never reused.
+//! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
+
+mod sealed;
 
 use std::collections::BTreeMap;
 

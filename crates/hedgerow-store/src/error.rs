@@ -89,6 +89,14 @@ pub enum StoreError {
         /// The directory.
         directory: String,
     },
+    /// What is sealed in the data directory cannot be read with the key that is there. A person must act.
+    #[error("key file {file} {problem}")]
+    Key {
+        /// The key's file.
+        file: String,
+        /// What is wrong, the ids of the keys, and what to do.
+        problem: String,
+    },
     /// The file system refused.
     #[error(
         "cannot {doing} {path}; check the disk, its space and the permissions of the data directory"

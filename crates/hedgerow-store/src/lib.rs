@@ -10,6 +10,7 @@
 //! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
 //! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
 //! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
+//! | [`secrets`] | seals what must not stand readable on disk |
 //! | [`stat`] | what fills the disk, and for whom it is kept |
 //! | [`error`] | what can go wrong, by what the caller does about it |
 //!
@@ -24,6 +25,7 @@ pub mod history;
 pub mod log;
 pub mod memory;
 pub mod record;
+pub mod secrets;
 pub mod stat;
 pub mod view;
 

@@ -15,9 +15,6 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Change;
-use crate::error::StoreError;
-
 pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
 
 /// The number that stands for a record's kind on disk.
@@ -243,16 +240,4 @@ pub struct CatalogChange {
     pub revision: u64,
     /// The change.
     pub json: Bytes,
-}
-
-impl CatalogChange {
-    /// The change.
-    ///
-    /// # Errors
-    /// [`StoreError::Newer`] if it cannot be read: only a newer version can have written it.
-    pub fn change(&self) -> Result<Change, StoreError> {
-        serde_json::from_slice(&self.json).map_err(|error| StoreError::Newer {
-            what: format!("a catalog change ({error})"),
-        })
-    }
 }

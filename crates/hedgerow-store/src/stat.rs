@@ -15,16 +15,21 @@ pub use self::report::{SegmentStat, StatReport, SubscriptionStat, TopicStat};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::log::inspect::Inspected;
+use crate::secrets::Secrets;
 use crate::view::table::{MemoryTable, OpenTable, Table};
 use crate::view::{View, ViewOptions};
 
-/// Looks at a store that nobody uses, and the table under its view.
+/// Looks at a store that nobody uses, with the table under its view and the key of its secrets.
 ///
 /// # Errors
 /// If there is no store or a server uses it, and whatever would keep it from being opened.
-pub fn stat(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<StatReport, StoreError> {
+pub fn stat(
+    disk: &dyn Disk,
+    secrets: &Arc<Secrets>,
+    open_table: OpenTable<'_>,
+) -> Result<StatReport, StoreError> {
     let log = Inspected::open(disk)?;
-    let view = open_view(disk, open_table()?, &log)?;
+    let view = open_view(disk, secrets, open_table()?, &log)?;
     let mut report = StatReport {
         oldest: log.oldest(),
         end: log.end,
@@ -121,6 +126,7 @@ impl Kept {
 /// The view at the end of the log, in memory.
 fn open_view(
     disk: &dyn Disk,
+    secrets: &Arc<Secrets>,
     table: Option<Arc<dyn Table>>,
     log: &Inspected,
 ) -> Result<View, StoreError> {
@@ -129,7 +135,7 @@ fn open_view(
         store_id: log.store_id,
         terminal_records_max: u64::MAX,
     };
-    let mut view = View::open(table, disk, options)?;
+    let mut view = View::open(table, disk, Arc::clone(secrets), options)?;
     view.check_between(log.oldest(), log.end)?;
     log.for_each_group(view.mark(), |group| view.fold(group))?;
     Ok(view)

@@ -44,6 +44,7 @@ use crate::record::{
     CatalogChange, Dead, Events, Failed, FailedDelivery, IN_FLIGHT, Progress, Read, Record,
     Settled, Started, StartedDelivery,
 };
+use crate::secrets::Secrets;
 use crate::{Group, Liveness};
 
 /// The view of one store. Owned by one thread.
@@ -59,6 +60,7 @@ pub struct View {
     /// Gone subscriptions whose rows are still in the table.
     forgotten: BTreeSet<SubscriptionId>,
     changed: ChangedRows,
+    secrets: Arc<Secrets>,
     store_id: [u8; 16],
     clean_epoch: u32,
     mark: Mark,
@@ -176,6 +178,24 @@ impl View {
     #[must_use]
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The record that makes `change` the next one of the catalog, its secrets sealed.
+    pub fn catalog_record(&self, change: &Change) -> Result<CatalogChange, StoreError> {
+        let json = change.to_sealed_json(&self.secrets)?;
+        Ok(CatalogChange {
+            revision: self.catalog.revision + 1,
+            json: json.into(),
+        })
+    }
+
+    /// The change in a record of the log, its secrets unsealed.
+    ///
+    /// # Errors
+    /// [`StoreError::Newer`] if it cannot be read, as only a newer version can have written it; [`StoreError::Key`] if its
+    /// secrets were sealed with another key.
+    pub fn change_in(&self, record: &CatalogChange) -> Result<Change, StoreError> {
+        Change::from_sealed_json(&record.json, &self.secrets)
     }
 
     /// The number that the next event of the topic gets.
@@ -404,7 +424,7 @@ impl View {
     }
 
     fn fold_catalog(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
-        let change = record.change()?;
+        let change = self.change_in(record)?;
         match &change {
             Change::TopicCreated { id, .. } => {
                 self.topics.insert(

@@ -1,6 +1,6 @@
 //! `hedgerow store`: what is in a data directory that no server uses.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
@@ -31,6 +31,9 @@ struct Store {
     /// The data directory.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
+    /// The key's file, if the server's setting secrets.key_file names one.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// How the answer is shown.
     #[arg(long, short, value_name = "FORMAT", default_value = "table")]
     output: Format,
@@ -73,26 +76,28 @@ impl StoreCommand {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
-            Action::Check(Store { data, output }) => check(&data, output),
-            Action::Stat(Store { data, output }) => {
-                let report = store::stat(&data).map_err(|error| refused("look at", &error))?;
-                show_stat(&report, output);
+            Action::Check(store) => check(&store),
+            Action::Stat(store) => {
+                let report = store::stat(&store.data, store.key_file.as_deref());
+                let report = report.map_err(|error| refused("look at", &error))?;
+                show_stat(&report, store.output);
                 Ok(())
             }
         }
     }
 }
 
-fn check(data: &Path, format: Format) -> Result<(), Failure> {
+fn check(store: &Store) -> Result<(), Failure> {
     let begun = Instant::now();
-    let report = store::check(data).map_err(|error| refused("check", &error))?;
+    let report = store::check(&store.data, store.key_file.as_deref());
+    let report = report.map_err(|error| refused("check", &error))?;
     let seconds = begun.elapsed().as_secs_f64();
-    show_check(&report, seconds, format);
+    show_check(&report, seconds, store.output);
     match report.problems.len() {
         0 => Ok(()),
         count => {
             let noun = if count == 1 { "problem" } else { "problems" };
-            let message = format!("{count} {noun} in {}", data.display());
+            let message = format!("{count} {noun} in {}", store.data.display());
             Err(Failure::new(message).with_hint(
                 "restore the whole data directory from one backup; an index alone may be removed",
             ))

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use hedgerow_core::limits;
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -72,13 +71,8 @@ impl Engine {
             let Some((change, answered)) = self.change_for(command) else {
                 continue;
             };
-            let revision = self.view.catalog().revision + 1;
-            let json = serde_json::to_vec(&change)
-                .expect("a change is plain values with text keys, which JSON always takes");
-            let record = CatalogChange {
-                revision,
-                json: Bytes::from(json),
-            };
+            let record = self.view.catalog_record(&change)?;
+            let revision = record.revision;
             match self.store.journal(Record::Catalog(record)) {
                 Ok(()) => self.declarations.under_way = Some((revision, answered)),
                 Err(StoreError::TooLarge { bytes, bytes_max }) => {
@@ -264,7 +258,7 @@ impl Engine {
 
     /// A change became durable: it holds from here on.
     pub(super) fn observe_declared(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
-        self.follow_change(&record.change()?)?;
+        self.follow_change(&self.view.change_in(record)?)?;
         if let Some((revision, answered)) = self.declarations.under_way.take() {
             assert!(
                 revision == record.revision,

@@ -51,6 +51,7 @@ fn options(data: &Path) -> GridOptions {
     };
     GridOptions {
         data: data.to_owned(),
+        key_file: None,
         log,
         history: HistoryOptions::default(),
         terminal_records_max: 100,

@@ -24,6 +24,7 @@ use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
 use hedgerow_store::record::PackedEvents;
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::{MemoryTable, Row, RowChange, Space, Table};
 use hedgerow_store::view::{TerminalRecord, View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
@@ -445,7 +446,8 @@ impl Ground {
             terminal_records_max: 1000,
         };
         let table = Arc::clone(&self.table) as _;
-        let mut view = View::open(table, disk.as_ref(), options).expect("the view opens");
+        let secrets = Arc::new(Secrets::with_key([7; 32], "KEY"));
+        let mut view = View::open(table, disk.as_ref(), secrets, options).expect("the view opens");
         for group in self.store.groups(view.mark(), usize::MAX).unwrap() {
             view.fold(&group).unwrap();
         }

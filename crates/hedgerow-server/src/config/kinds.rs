@@ -278,6 +278,23 @@ impl Kind for Directory {
     }
 }
 
+/// The path of the key's file; empty for the one in the data directory.
+pub struct KeyFile;
+
+impl Kind for KeyFile {
+    type Of = Option<PathBuf>;
+
+    fn read(&self, value: &Value) -> Result<Option<PathBuf>, String> {
+        let path = text(value).ok_or_else(|| "must be the path of a file, or empty".to_owned())?;
+        Ok((!path.is_empty()).then(|| PathBuf::from(path)))
+    }
+
+    fn show(&self, of: &Option<PathBuf>) -> String {
+        let path = of.as_ref().map(|path| path.to_string_lossy());
+        quoted(&path.unwrap_or_default())
+    }
+}
+
 /// Where publishers reach the server; empty for what follows from the address.
 pub struct Public;
 

@@ -9,8 +9,8 @@ use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use super::Config;
 use super::error::Problem;
 use super::kinds::{
-    Address, Count, Directory, Flag, Format, Kind, NameCase, Networks, Public, Size, Slots, Span,
-    Spans,
+    Address, Count, Directory, Flag, Format, KeyFile, Kind, NameCase, Networks, Public, Size,
+    Slots, Span, Spans,
 };
 use super::written::{Value, Written};
 
@@ -265,6 +265,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!("store.checkpoint_bytes", MEMORY, engine.checkpoint_bytes),
     setting!("store.read_interval", TIME, engine.read_interval),
+    setting!("secrets.key_file", KeyFile, key_file),
     setting!("history.enabled", Flag, history.is_enabled),
     setting!(
         "history.bytes_max",

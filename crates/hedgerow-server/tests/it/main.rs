@@ -10,4 +10,5 @@ mod guard;
 mod history;
 mod lifecycle;
 mod publish;
+mod secrets;
 mod support;

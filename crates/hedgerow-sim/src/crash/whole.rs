@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::log::check::check;
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::Table;
 use hedgerow_store::view::table::lsm::LsmTable;
 
@@ -19,7 +20,8 @@ pub fn check_after(life: usize, data: &Path) -> Result<bool, String> {
     }
     let disk = RealDisk::new(data).map_err(|error| format!("{}: {error}", data.display()))?;
     let view = data.join("view");
-    let report = check(&disk, &|| {
+    let secrets = Secrets::open(&disk).map_err(|error| error.to_string())?;
+    let report = check(&disk, &Arc::new(secrets), &|| {
         let table: Option<Arc<dyn Table>> = if view.is_dir() {
             Some(Arc::new(LsmTable::open(&view)?))
         } else {

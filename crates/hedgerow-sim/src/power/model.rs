@@ -2,11 +2,13 @@
 //! is cached, layered or coalesced.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::Change;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, unpack_event};
+use hedgerow_store::secrets::Secrets;
 
 /// Everything the log says, up to a group.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +20,8 @@ pub struct Model {
     /// Deliveries that ended undelivered, in order.
     pub terminal: Vec<(SubscriptionId, u64)>,
     pub is_clean: bool,
+    /// What the secrets of the newest opening are sealed with.
+    pub secrets: Option<Arc<Secrets>>,
 }
 
 /// A topic. One that was deleted stays, so that its numbers go on.
@@ -107,8 +111,9 @@ impl Model {
             }
             Record::Read(read) => self.fold_read(read),
             Record::Catalog(change) => {
-                let change =
-                    serde_json::from_slice(&change.json).expect("the log gives whole JSON");
+                let secrets = self.secrets.as_ref().expect("set when the store is opened");
+                let change = Change::from_sealed_json(&change.json, secrets)
+                    .expect("the log gives whole JSON that the view unsealed too");
                 self.fold_change(&change);
             }
             Record::CleanStop(_) => self.is_clean = true,

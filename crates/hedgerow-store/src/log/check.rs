@@ -7,6 +7,8 @@
 mod report;
 mod walk;
 
+use std::sync::Arc;
+
 use hedgerow_core::position::Mark;
 
 pub(crate) use self::report::as_text;
@@ -16,14 +18,19 @@ use super::segment::{self, DIRECTORY, Segment};
 use super::{recover, superblock};
 use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
+use crate::secrets::Secrets;
 use crate::view::table::OpenTable;
 use crate::view::{View, ViewOptions, check as view_check};
 
-/// Verifies everything, with the table under the view. What is wrong is in the report.
+/// Verifies everything, with the table under the view and the key of the secrets. What is wrong is in the report.
 ///
 /// # Errors
 /// If there is no store or a server uses it, if it was written by a newer version, and if the disk cannot be read.
-pub fn check(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<CheckReport, StoreError> {
+pub fn check(
+    disk: &dyn Disk,
+    secrets: &Arc<Secrets>,
+    open_table: OpenTable<'_>,
+) -> Result<CheckReport, StoreError> {
     let _lock = lock_store(disk)?;
     let mut report = CheckReport::default();
     let Some((found, _)) = superblock::read(disk)? else {
@@ -34,7 +41,7 @@ pub fn check(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<CheckReport, 
         report.note(path, "not whole, as after a crash; the other one is used");
     }
     report.epoch = found.epoch;
-    let opened = open_view(disk, open_table, found.store_id);
+    let opened = open_view(disk, secrets, open_table, found.store_id);
     let cannot_open = opened.as_ref().err().map(StoreError::to_string);
     let view = opened.unwrap_or_default();
     let mut walk = Walk::new(disk, found.store_id, view.as_ref().map(View::mark), report);
@@ -42,7 +49,7 @@ pub fn check(disk: &dyn Disk, open_table: OpenTable<'_>) -> Result<CheckReport, 
         walk.segment(&segment)?;
     }
     let (mut report, seen) = walk.finish();
-    for (path, wrong) in view_check::catalogs(disk)? {
+    for (path, wrong) in view_check::catalogs(disk, secrets)? {
         report.catalog_files += 1;
         if let Some(what) = wrong {
             report.problem(path, None, what);
@@ -103,6 +110,7 @@ fn segments(disk: &dyn Disk, report: &mut CheckReport) -> Result<Vec<Segment>, S
 
 fn open_view(
     disk: &dyn Disk,
+    secrets: &Arc<Secrets>,
     open_table: OpenTable<'_>,
     store_id: [u8; 16],
 ) -> Result<Option<View>, StoreError> {
@@ -113,7 +121,7 @@ fn open_view(
         store_id,
         terminal_records_max: u64::MAX,
     };
-    View::open(table, disk, options).map(Some)
+    View::open(table, disk, Arc::clone(secrets), options).map(Some)
 }
 
 /// Whether the view can be read and stands at the end of a group of this log.

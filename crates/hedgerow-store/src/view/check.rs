@@ -8,12 +8,16 @@ use super::terminal::TerminalRecord;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::record::Progress;
+use crate::secrets::Secrets;
 
 /// Rows that are read at once.
 const SCAN_ROWS: usize = 4096;
 
 /// Each file of the catalog, and what is wrong with it.
-pub(crate) fn catalogs(disk: &dyn Disk) -> Result<Vec<(String, Option<String>)>, StoreError> {
+pub(crate) fn catalogs(
+    disk: &dyn Disk,
+    secrets: &Secrets,
+) -> Result<Vec<(String, Option<String>)>, StoreError> {
     let mut names = disk
         .list(CATALOG_DIRECTORY)
         .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
@@ -23,7 +27,7 @@ pub(crate) fn catalogs(disk: &dyn Disk) -> Result<Vec<(String, Option<String>)>,
         .filter_map(|name| Some((name, checkpoint::revision_of(name)?)));
     Ok(revisions
         .map(|(name, revision)| {
-            let wrong = match checkpoint::read_catalog(disk, revision) {
+            let wrong = match checkpoint::read_catalog(disk, revision, secrets) {
                 Ok(catalog) if catalog.revision == revision => None,
                 Ok(catalog) => Some(format!("it holds revision {}", catalog.revision)),
                 Err(error) => Some(error.to_string()),

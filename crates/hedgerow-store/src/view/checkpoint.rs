@@ -19,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
+use crate::secrets::Secrets;
 
 /// Rows that are read at once while opening.
 const SCAN_ROWS: usize = 4096;
@@ -36,7 +37,8 @@ pub struct Checkpoint {
     mark: Mark,
     overlay: Arc<Overlay>,
     rows: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-    catalog: Option<(u64, Vec<u8>)>,
+    catalog: Option<Catalog>,
+    secrets: Arc<Secrets>,
     table: Arc<dyn Table>,
 }
 
@@ -49,8 +51,9 @@ impl Checkpoint {
 
     /// Writes it and syncs it. Takes as long as the disk does: for a thread of its own.
     pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if let Some((revision, json)) = &self.catalog {
-            write_catalog(disk, *revision, json)?;
+        if let Some(catalog) = &self.catalog {
+            let json = catalog.to_sealed_json(&self.secrets)?;
+            write_catalog(disk, catalog.revision, &json)?;
         }
         failpoint::hit("checkpoint-apply");
         let rows = self
@@ -68,13 +71,15 @@ impl View {
     /// [`View::mark`] on before anything else is done.
     ///
     /// # Errors
-    /// If the table belongs to another store or its format is newer, or the catalog's file is missing.
+    /// If the table belongs to another store or its format is newer, or the catalog's file is missing or sealed with
+    /// another key.
     pub fn open(
         table: Arc<dyn Table>,
         disk: &dyn Disk,
+        secrets: Arc<Secrets>,
         options: ViewOptions,
     ) -> Result<Self, StoreError> {
-        let mut view = Self::empty(table, options);
+        let mut view = Self::empty(table, secrets, options);
         let Some(stamp) = view.layers.table().get(Space::State, STAMP_KEY)? else {
             return Ok(view);
         };
@@ -96,14 +101,14 @@ impl View {
         view.clean_epoch = stamp.clean_epoch;
         view.next_terminal = stamp.next_terminal;
         view.first_terminal = stamp.first_terminal;
-        view.catalog = read_catalog(disk, stamp.catalog_revision)?;
+        view.catalog = read_catalog(disk, stamp.catalog_revision, &view.secrets)?;
         view.saved_revision = stamp.catalog_revision;
         view.load_state()?;
         view.load_open()?;
         Ok(view)
     }
 
-    fn empty(table: Arc<dyn Table>, options: ViewOptions) -> Self {
+    fn empty(table: Arc<dyn Table>, secrets: Arc<Secrets>, options: ViewOptions) -> Self {
         Self {
             layers: Layers::new(table),
             catalog: Catalog::default(),
@@ -113,6 +118,7 @@ impl View {
             members: BTreeMap::new(),
             forgotten: BTreeSet::new(),
             changed: ChangedRows::default(),
+            secrets,
             store_id: options.store_id,
             clean_epoch: 0,
             mark: Mark::ZERO,
@@ -187,6 +193,7 @@ impl View {
             overlay: self.layers.freeze(),
             rows,
             catalog,
+            secrets: Arc::clone(&self.secrets),
             table: Arc::clone(self.layers.table()),
         })
     }
@@ -237,15 +244,13 @@ impl View {
         }
     }
 
-    fn take_changed_catalog(&mut self) -> Option<(u64, Vec<u8>)> {
+    fn take_changed_catalog(&mut self) -> Option<Catalog> {
         let revision = self.catalog.revision;
         if revision == self.saved_revision {
             return None;
         }
         self.saved_revision = revision;
-        let json = serde_json::to_vec_pretty(&self.catalog)
-            .expect("a catalog is plain values with text keys, which JSON always takes");
-        Some((revision, json))
+        Some(self.catalog.clone())
     }
 
     /// Moves the floors of some subscriptions that changed up to their first row: the next scan from there walks over
@@ -350,7 +355,11 @@ fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), Stor
     Ok(())
 }
 
-pub(super) fn read_catalog(disk: &dyn Disk, revision: u64) -> Result<Catalog, StoreError> {
+pub(super) fn read_catalog(
+    disk: &dyn Disk,
+    revision: u64,
+    secrets: &Secrets,
+) -> Result<Catalog, StoreError> {
     if revision == 0 {
         return Ok(Catalog::default());
     }
@@ -363,6 +372,5 @@ pub(super) fn read_catalog(disk: &dyn Disk, revision: u64) -> Result<Catalog, St
     let file = disk.open(&path, false).map_err(io)?;
     let mut json = vec![0; file.len().map_err(io)? as usize];
     file.read_at(0, &mut json).map_err(io)?;
-    serde_json::from_slice(&json)
-        .map_err(|error| StoreError::damaged(format!("the catalog in {path} ({error})")))
+    Catalog::from_sealed_json(&json, secrets, &path)
 }

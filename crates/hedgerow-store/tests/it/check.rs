@@ -11,11 +11,12 @@ use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::log::check::{CheckReport, IndexCheck, check};
 use hedgerow_store::log::{Log, RecoveredLog};
 use hedgerow_store::record::{CatalogChange, Record};
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::{MemoryTable, Space, Table};
 use hedgerow_store::view::{View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{NothingNeeded, packed, small, ticking};
+use crate::support::{NothingNeeded, packed, secrets, small, ticking};
 
 const TOPIC: TopicId = TopicId(1);
 
@@ -53,7 +54,7 @@ impl Place {
                 },
                 created: Timestamp::ZERO,
             };
-            let json = serde_json::to_vec(&change).unwrap().into();
+            let json = change.to_sealed_json(&secrets()).unwrap().into();
             log.journal(Record::Catalog(CatalogChange { revision: 1, json }))
                 .unwrap();
         }
@@ -69,7 +70,13 @@ impl Place {
             store_id: log.store_id(),
             terminal_records_max: 100,
         };
-        View::open(Arc::clone(&self.table) as _, &*self.disk.mount(), options).unwrap()
+        View::open(
+            Arc::clone(&self.table) as _,
+            &*self.disk.mount(),
+            secrets(),
+            options,
+        )
+        .unwrap()
     }
 
     fn checkpoint(&self) -> Mark {
@@ -82,7 +89,11 @@ impl Place {
     }
 
     fn check(&self) -> CheckReport {
-        check(&*self.disk.mount(), &|| {
+        self.check_with(&secrets())
+    }
+
+    fn check_with(&self, secrets: &Arc<Secrets>) -> CheckReport {
+        check(&*self.disk.mount(), secrets, &|| {
             Ok(Some(Arc::clone(&self.table) as _))
         })
         .unwrap()
@@ -140,11 +151,11 @@ fn a_healthy_store_has_no_problems() {
 fn the_lock_is_needed() {
     let place = Place::new();
     let log = recover(&place.disk);
-    let error = check(&*place.disk.mount(), &|| Ok(None)).unwrap_err();
+    let error = check(&*place.disk.mount(), &secrets(), &|| Ok(None)).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     drop(log);
-    check(&*place.disk.mount(), &|| Ok(None)).unwrap();
-    let error = check(&*FaultyDisk::new(1).mount(), &|| Ok(None)).unwrap_err();
+    check(&*place.disk.mount(), &secrets(), &|| Ok(None)).unwrap();
+    let error = check(&*FaultyDisk::new(1).mount(), &secrets(), &|| Ok(None)).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
 }
 
@@ -312,4 +323,21 @@ fn what_a_crash_leaves_is_no_problem() {
         ..Place::new()
     };
     assert_eq!(place.problems(), Vec::<String>::new());
+}
+
+#[test]
+fn another_key_is_told() {
+    let place = Place::new();
+    let other = Arc::new(Secrets::with_key([8; 32], "OTHER"));
+    let problems = place.check_with(&other).problems;
+    let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    let has = |place: &str| {
+        let mut texts = texts.iter();
+        texts.any(|text| text.starts_with(place) && text.contains("key file OTHER"))
+    };
+    assert!(
+        has("catalog/0000000000000001.json") && has("view"),
+        "{texts:?}"
+    );
+    assert_eq!(texts.len(), 2, "{texts:?}");
 }

@@ -13,7 +13,7 @@ use hedgerow_store::log::{Log, LogOptions, OpenWork};
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{NothingNeeded, open, packed, settled, small, ticking};
+use crate::support::{NothingNeeded, open, packed, secrets, settled, small, ticking};
 
 const TOPIC: TopicId = TopicId(1);
 const INDEX_ENDING: &str = ".idx";
@@ -437,7 +437,7 @@ fn opening_is_measured() {
     timed("without");
     timed("without");
     let begun = std::time::Instant::now();
-    let report = check(&*disk(), &|| Ok(None)).unwrap();
+    let report = check(&*disk(), &secrets(), &|| Ok(None)).unwrap();
     assert!(report.is_healthy(), "{:?}", report.problems);
     println!("check: {:?}, {} bytes", begun.elapsed(), report.read_bytes);
 }

@@ -16,7 +16,7 @@ use hedgerow_store::log::{Log, RecoveredLog};
 use hedgerow_store::record::{PackedEvents, Record, unpack_event};
 use hedgerow_store::{Appending, Group, Store, StoreError};
 
-use crate::support::{Floors, event, settled, small, ticking};
+use crate::support::{Floors, event, secrets, settled, small, ticking};
 
 const INDEX_ENDING: &str = ".idx";
 
@@ -539,7 +539,7 @@ impl Run {
 
     /// Whatever a crash left, the check of operators finds no damage.
     fn check_whole(&mut self) -> Result<(), String> {
-        let report = match check(&*self.disk.mount(), &|| Ok(None)) {
+        let report = match check(&*self.disk.mount(), &secrets(), &|| Ok(None)) {
             Ok(report) => report,
             Err(StoreError::Missing { .. }) => return Ok(()),
             Err(error) => return Err(format!("check: {error}")),

@@ -14,7 +14,7 @@ use hedgerow_store::stat::stat;
 use hedgerow_store::view::table::MemoryTable;
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{packed, small, ticking};
+use crate::support::{packed, secrets, small, ticking};
 
 const LARGE: TopicId = TopicId(1);
 const LITTLE: TopicId = TopicId(2);
@@ -57,7 +57,7 @@ fn the_log_is_told_by_segment_topic_and_subscription() {
         subscription(4, LITTLE, "lost"),
     ];
     for (revision, change) in (1..).zip(changes) {
-        let json = serde_json::to_vec(&change).unwrap().into();
+        let json = change.to_sealed_json(&secrets()).unwrap().into();
         log.journal(Record::Catalog(CatalogChange { revision, json }))
             .unwrap();
     }
@@ -82,14 +82,17 @@ fn the_log_is_told_by_segment_topic_and_subscription() {
     read(LARGE, &[(2, 91), (3, 51)]);
     read(LITTLE, &[(4, 1)]);
     log.commit_queued().unwrap();
-    let error = stat(&*disk.mount(), &|| Ok(None)).unwrap_err();
+    let error = stat(&*disk.mount(), &secrets(), &|| Ok(None)).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error}");
     let end = *log.durable().borrow();
     drop(log);
 
     let mutations = disk.counters().mutations;
     let table: Arc<MemoryTable> = Arc::default();
-    let report = stat(&*disk.mount(), &|| Ok(Some(Arc::clone(&table) as _))).unwrap();
+    let report = stat(&*disk.mount(), &secrets(), &|| {
+        Ok(Some(Arc::clone(&table) as _))
+    })
+    .unwrap();
     assert_eq!(disk.counters().mutations, mutations, "it only reads");
     assert_eq!(report.end, end);
     let topics: Vec<_> = report
@@ -141,6 +144,6 @@ fn the_log_is_told_by_segment_topic_and_subscription() {
 
 #[test]
 fn where_there_is_no_store_there_is_nothing_to_tell() {
-    let error = stat(&*FaultyDisk::new(1).mount(), &|| Ok(None)).unwrap_err();
+    let error = stat(&*FaultyDisk::new(1).mount(), &secrets(), &|| Ok(None)).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
 }

@@ -12,6 +12,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::disk::Disk;
 use hedgerow_store::log::{Clock, Log, LogOptions};
 use hedgerow_store::record::{PackedEvents, Record, Settled, SettledHow};
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::{Liveness, StoreError};
 
 /// Small segments, so that tests go through many.
@@ -26,6 +27,11 @@ pub fn small() -> LogOptions {
         zeroed_segments: 1,
         free_segments_max: 4,
     }
+}
+
+/// The key of the tests' stores.
+pub fn secrets() -> Arc<Secrets> {
+    Arc::new(Secrets::with_key([7; 32], "KEY"))
 }
 
 /// A clock that goes on by a millisecond with each look.

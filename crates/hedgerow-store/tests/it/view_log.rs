@@ -10,7 +10,7 @@ use hedgerow_store::view::table::MemoryTable;
 use hedgerow_store::view::{View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{NothingNeeded, packed, small, ticking};
+use crate::support::{NothingNeeded, packed, secrets, small, ticking};
 
 const TOPIC: TopicId = TopicId(1);
 
@@ -23,7 +23,7 @@ fn view(disk: &FaultyDisk, table: &Arc<MemoryTable>, log: &RecoveredLog) -> View
         store_id: log.store_id(),
         terminal_records_max: 100,
     };
-    View::open(Arc::clone(table) as _, &*disk.mount(), options).unwrap()
+    View::open(Arc::clone(table) as _, &*disk.mount(), secrets(), options).unwrap()
 }
 
 /// Publishes so many events of 10,000 bytes. Returns the end of the log.

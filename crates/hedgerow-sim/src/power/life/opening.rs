@@ -11,6 +11,7 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::mutant::MutantDisk;
 use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::record::{IN_FLIGHT, Progress, unpack_event};
+use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::{FIRST_IN_FLIGHT, TerminalFilter, View, ViewOptions};
 
 use super::{CRASHES_MAX, Life, OPEN_TRIES, Stop, store_failed};
@@ -84,7 +85,14 @@ impl Life {
             store_id: recovered.store_id(),
             terminal_records_max: u64::MAX,
         };
-        let mut view = match View::open(Arc::clone(&self.table) as _, disk.as_ref(), view_options) {
+        let secrets = match Secrets::open(disk.as_ref()) {
+            Ok(secrets) => Arc::new(secrets),
+            Err(error) => return store_failed(&error),
+        };
+        self.model.secrets = Some(Arc::clone(&secrets));
+        let table = Arc::clone(&self.table) as _;
+        let view = View::open(table, disk.as_ref(), Arc::clone(&secrets), view_options);
+        let mut view = match view {
             Ok(view) => view,
             Err(error) => return store_failed(&error),
         };
@@ -111,6 +119,9 @@ impl Life {
                     self.model.group = group.number;
                 }
             }
+        }
+        if let Err(error) = secrets.make_missing(disk.as_ref()) {
+            return store_failed(&error);
         }
         self.tally.adopted += adopted;
         self.tally.torn += u64::from(adopted == 0 && self.has_queued);

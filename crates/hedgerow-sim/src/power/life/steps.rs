@@ -1,6 +1,5 @@
 //! The steps of a round: what publishers, the engine and admins do.
 
-use bytes::Bytes;
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::SubscriptionId;
@@ -8,8 +7,8 @@ use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::record::{
-    CatalogChange, Dead, Failed, FailedDelivery, IN_FLIGHT, PackedEvents, Progress, Read, Record,
-    Settled, SettledHow, Started, StartedDelivery,
+    Dead, Failed, FailedDelivery, IN_FLIGHT, PackedEvents, Progress, Read, Record, Settled,
+    SettledHow, Started, StartedDelivery,
 };
 use hedgerow_store::{Store, StoreError};
 
@@ -233,9 +232,9 @@ impl Life {
     }
 
     pub(super) fn change(&mut self, change: &Change) -> Result<(), Stop> {
-        let json = Bytes::from(serde_json::to_vec(change).expect("a change is plain"));
-        let revision = self.view().catalog().revision + 1;
-        self.journal(Record::Catalog(CatalogChange { revision, json }))?;
+        let record = self.view().catalog_record(change);
+        let record = record.map_err(|error| error.to_string())?;
+        self.journal(Record::Catalog(record))?;
         self.commit()
     }
 
