@@ -58,6 +58,9 @@ const INPUTS_PER_TURN: usize = 1024;
 const QUEUE_LEN: usize = 4096;
 /// Notes that a slow observer may be behind.
 const NOTES_LEN: usize = 1024;
+/// Server time may run so much faster than timers do (1 in 200, design D4): a wait that is shorter by this part is never
+/// too long, and what is left of it is waited for again.
+const SLEW_DIVISOR: u32 = 200;
 /// The loop looks at the clock at least this often: timers stand still while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 
@@ -369,6 +372,7 @@ impl Engine {
         let now = self.clock.now().timestamp;
         let wake = self.wakes.first().map(|(at, _)| *at);
         let next = wake.into_iter().chain(self.upkeep.next()).min();
-        next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX)
+        let wait = next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
+        wait.saturating_sub(wait / SLEW_DIVISOR)
     }
 }

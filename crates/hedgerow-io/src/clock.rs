@@ -1,10 +1,11 @@
 //! Reads the clocks: the only place where the server learns what time it is.
 //!
 //! [`SystemClock`] gives server time ([`ServerTime`]: wall time at start plus time since boot, slewed towards the wall
-//! clock); [`TokioClock`] follows tokio's clock, which tests can pause and advance. Which of the two kinds of time a rule
+//! clock); [`TokioClock`] follows tokio's clock, which tests can pause and advance, and [`SteppedClock`] is server time over
+//! it, with a wall clock that tests can step. Which of the two kinds of time a rule
 //! uses is decided where the rule is. Design D4.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hedgerow_core::time::{Now, ServerTime, Timestamp};
@@ -78,6 +79,72 @@ impl Clock for TokioClock {
     }
 }
 
+/// A clock for tests: the server's own time ([`ServerTime`]) over tokio's clock, which can be paused, and over a wall clock
+/// that can be stepped. Clones are the same clock. It is to be read inside the runtime whose clock it follows.
+#[derive(Debug, Clone)]
+pub struct SteppedClock {
+    begun: tokio::time::Instant,
+    state: Arc<Mutex<Stepped>>,
+}
+
+#[derive(Debug)]
+struct Stepped {
+    /// What the wall clock showed when `begun` was, as if it had had every step already.
+    wall_start_ms: u64,
+    server_time: ServerTime,
+}
+
+impl SteppedClock {
+    /// A server that starts now, when the wall clock shows `start`.
+    #[must_use]
+    pub fn new(start: Timestamp) -> Self {
+        let wall_start_ms = start.as_millis();
+        let state = Stepped {
+            wall_start_ms,
+            server_time: ServerTime::start(wall_start_ms, 0, Timestamp::ZERO),
+        };
+        Self {
+            begun: tokio::time::Instant::now(),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Sets the wall clock forward, or back, by so many milliseconds.
+    pub fn step(&self, milliseconds: i64) {
+        let mut state = self.state();
+        state.wall_start_ms = state.wall_start_ms.saturating_add_signed(milliseconds);
+    }
+
+    /// Starts the server's time anew, as a start of the server does: at the wall clock, or at the highest time issued
+    /// before.
+    pub fn restart(&self, high_water: Timestamp) {
+        let boot_ms = self.boot_ms();
+        let mut state = self.state();
+        let wall_ms = state.wall_start_ms + boot_ms;
+        state.server_time = ServerTime::start(wall_ms, boot_ms, high_water);
+    }
+
+    fn boot_ms(&self) -> u64 {
+        millis(tokio::time::Instant::now().duration_since(self.begun))
+    }
+
+    fn state(&self) -> MutexGuard<'_, Stepped> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Now {
+        let boot_ms = self.boot_ms();
+        let mut state = self.state();
+        let wall_ms = state.wall_start_ms + boot_ms;
+        Now {
+            timestamp: state.server_time.read(wall_ms, boot_ms),
+            instant: tokio::time::Instant::now().into_std(),
+        }
+    }
+}
+
 /// The wall clock in milliseconds since 1970; 0 when it stands before that.
 fn wall_ms() -> u64 {
     millis(
@@ -118,6 +185,26 @@ mod tests {
         let (first, second) = (clock.now(), clock.now());
         assert!(first.timestamp >= ahead);
         assert!(second.timestamp >= first.timestamp && second.instant >= first.instant);
+    }
+
+    /// Design D4: a step moves nothing at once, and a restart goes on from what was issued.
+    #[tokio::test(start_paused = true)]
+    async fn stepped_clock_is_server_time() {
+        let start = Timestamp::from_millis(1_893_456_000_000);
+        let clock = SteppedClock::new(start);
+        clock.step(25 * 3_600_000);
+        assert_eq!(clock.now().timestamp, start);
+        tokio::time::advance(Duration::from_secs(200)).await;
+        let slewed = clock.now().timestamp;
+        assert_eq!(slewed, start.plus(Duration::from_secs(201)));
+        clock.step(-27 * 3_600_000);
+        clock.restart(slewed);
+        assert_eq!(clock.now().timestamp, slewed);
+        tokio::time::advance(Duration::from_secs(200)).await;
+        assert_eq!(
+            clock.now().timestamp.since(slewed),
+            Duration::from_secs(199)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ struct Inner {
     next_seq: HashMap<TopicId, u64>,
     /// The place in `groups` of the events whose first one stands at a position.
     places: BTreeMap<Position, usize>,
-    /// The highest publish time.
+    /// The highest time that a commit has seen.
     high_water: Timestamp,
     /// That of the newest owner. What follows is that owner's.
     epoch: u32,
@@ -149,6 +149,12 @@ impl MemoryStore {
         self.epoch.load(Ordering::Relaxed)
     }
 
+    /// The highest time that the server is known to have issued. A clock that starts anew goes on from there.
+    #[must_use]
+    pub fn clock_high_water(&self) -> Timestamp {
+        self.lock().high_water
+    }
+
     fn queue(&self, waiting: Waiting) -> Result<(), StoreError> {
         let now = (self.clock)();
         let mut inner = self.open_for(self.epoch())?;
@@ -247,13 +253,13 @@ impl Inner {
     }
 
     fn commit(&mut self, waiting: Waiting, now: Timestamp) -> Option<Answer> {
+        self.high_water = self.high_water.max(now);
         match waiting {
             Waiting::Journal(record) => {
                 self.push(record);
                 None
             }
             Waiting::Append(topic, packed, reply) => {
-                self.high_water = self.high_water.max(now);
                 let published = self.high_water;
                 let next = self.next_seq.entry(topic).or_insert(1);
                 let first = Position { topic, seq: *next };

@@ -3,6 +3,7 @@
 // The helpers of tests fail as tests do, and nothing here happens before it begins.
 #![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction)]
 
+mod clock;
 mod crash;
 mod declarations;
 mod fencing;

@@ -76,6 +76,8 @@ impl Meet {
 pub struct Seen {
     /// Since the start of the world.
     pub at: Duration,
+    /// The server's time.
+    pub time: Timestamp,
     pub host: String,
     pub event_id: String,
     pub delivery_count: u32,
@@ -87,6 +89,7 @@ type Script = dyn Fn(&str, usize) -> Meet + Send + Sync;
 
 #[derive(Clone)]
 struct Receiver {
+    clock: Arc<dyn Clock>,
     begun: tokio::time::Instant,
     seen: Arc<Mutex<Vec<Seen>>>,
     /// Attempts so far, by host and event.
@@ -113,7 +116,7 @@ struct Ground {
     store: Arc<MemoryStore>,
     table: Arc<BreakableTable>,
     folder: tempfile::TempDir,
-    clock: TokioClock,
+    clock: Arc<dyn Clock>,
     history: Option<HistoryHandle>,
 }
 
@@ -184,9 +187,28 @@ impl World {
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
         let clock = TokioClock::new(Timestamp::from_millis(START_MS));
-        let store = Arc::new(MemoryStore::new(move || clock.now().timestamp));
+        Self::on(Arc::new(clock), history, settings, script)
+    }
+
+    pub fn with_clock(
+        clock: Arc<dyn Clock>,
+        settings: EngineSettings,
+        script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
+    ) -> Self {
+        Self::on(clock, None, settings, script)
+    }
+
+    fn on(
+        clock: Arc<dyn Clock>,
+        history: Option<HistoryHandle>,
+        settings: EngineSettings,
+        script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
+    ) -> Self {
+        let issuing = Arc::clone(&clock);
+        let store = Arc::new(MemoryStore::new(move || issuing.now().timestamp));
         let begun = tokio::time::Instant::now();
         let receiver = Receiver {
+            clock: Arc::clone(&clock),
             begun,
             seen: Arc::default(),
             attempts: Arc::default(),
@@ -217,12 +239,23 @@ impl World {
         }
     }
 
+    /// The highest time that is durable.
+    pub fn clock_high_water(&self) -> Timestamp {
+        self.store.clock_high_water()
+    }
+
     /// Ends the engine as a crash does, and starts another one over what is durable.
     pub async fn crash(&mut self) {
+        self.crash_and(|_| ()).await;
+    }
+
+    /// The same; `between` happens while there is no engine.
+    pub async fn crash_and(&mut self, between: impl FnOnce(&Self)) {
         self.store.close();
         let ended = (&mut self.engine).await.expect("the engine does not panic");
         assert!(ended.is_err(), "an engine whose store is gone fails");
         self.store.reopen();
+        between(self);
         self.start();
     }
 
@@ -346,7 +379,7 @@ impl World {
 
     pub async fn terminal_records(&self) -> Vec<TerminalRecord> {
         let query = TerminalQuery {
-            limit: 1000,
+            limit: 2000,
             ..TerminalQuery::default()
         };
         let asked = self
@@ -361,13 +394,10 @@ impl World {
             .collect()
     }
 
-    /// Publishes events with these ids and waits until they are durable.
-    pub async fn publish(&self, topic: TopicId, ids: &[&str]) {
-        self.store
-            .append(topic, packed(ids))
-            .unwrap()
-            .await
-            .unwrap();
+    /// Publishes events with these ids and waits until they are durable. Gives their publish time.
+    pub async fn publish(&self, topic: TopicId, ids: &[&str]) -> Timestamp {
+        let appending = self.store.append(topic, packed(ids)).unwrap();
+        appending.await.unwrap().published
     }
 
     /// Groups that were written so far.
@@ -443,7 +473,7 @@ impl Ground {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(self.folder.path()).unwrap());
         let options = ViewOptions {
             store_id: STORE_ID,
-            terminal_records_max: 1000,
+            terminal_records_max: 2000,
         };
         let table = Arc::clone(&self.table) as _;
         let secrets = Arc::new(Secrets::with_key([7; 32], "KEY"));
@@ -457,7 +487,7 @@ impl Ground {
             view,
             disk,
             history: self.history.clone(),
-            clock: Arc::new(self.clock),
+            clock: Arc::clone(&self.clock),
             client: Arc::new(Client::new(network, ClientOptions::default())),
             guard: Arc::new(AddressGuard::new([])),
             store_id: STORE_ID,
@@ -527,6 +557,7 @@ fn answer(
     drop(attempts);
     let seen = Seen {
         at,
+        time: receiver.clock.now().timestamp,
         host,
         event_id,
         delivery_count,
