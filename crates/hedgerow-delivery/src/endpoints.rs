@@ -2,9 +2,11 @@
 //! fair turns: one delivery each, in a circle (design D7).
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use hedgerow_core::credit::{Credit, CreditSettings, Credits, Signal};
 use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::time::Timestamp;
 use hedgerow_io::http::Target;
 
 /// All endpoints that subscriptions deliver to.
@@ -13,6 +15,8 @@ pub(crate) struct Endpoints {
     by_target: HashMap<Target, Endpoint>,
     /// Endpoints that may have both a credit and somebody who wants it.
     listed: VecDeque<Target>,
+    /// Endpoints that wait for their next trial, while the store is full.
+    resting: Vec<Target>,
     /// Seats that are out, over all endpoints.
     taken: usize,
 }
@@ -30,6 +34,10 @@ struct Endpoint {
     credits: Credits,
     queue: VecDeque<SubscriptionId>,
     is_listed: bool,
+    /// Whether its newest attempt failed.
+    is_failing: bool,
+    /// While the store is full: not before this time, if it is failing.
+    next_trial: Timestamp,
 }
 
 impl Endpoints {
@@ -38,6 +46,7 @@ impl Endpoints {
             settings,
             by_target: HashMap::new(),
             listed: VecDeque::new(),
+            resting: Vec::new(),
             taken: 0,
         }
     }
@@ -52,19 +61,33 @@ impl Endpoints {
                 credits: Credits::new(settings),
                 queue: VecDeque::new(),
                 is_listed: false,
+                is_failing: false,
+                next_trial: Timestamp::ZERO,
             });
         endpoint.queue.push_back(subscription);
         list(&mut self.listed, target, endpoint);
     }
 
     /// The subscription whose turn it is, with a seat at its endpoint; `None` when nobody can start now.
-    pub(crate) fn next_turn(&mut self) -> Option<(SubscriptionId, Seat)> {
+    ///
+    /// A failed attempt adds to the log and frees nothing of it. So while the store `is_full` an endpoint that fails gets
+    /// one attempt in [`TRIAL_INTERVAL`], and the room that is left is for those that accept; the first success there puts
+    /// it back to full speed.
+    pub(crate) fn next_turn(
+        &mut self,
+        now: Timestamp,
+        is_full: bool,
+    ) -> Option<(SubscriptionId, Seat)> {
         while let Some(target) = self.listed.front() {
             if let Some(endpoint) = self.by_target.get_mut(target) {
-                if !endpoint.queue.is_empty()
+                let is_resting = is_full && endpoint.is_failing && now < endpoint.next_trial;
+                if is_resting && !endpoint.queue.is_empty() {
+                    self.resting.push(target.clone());
+                } else if !endpoint.queue.is_empty()
                     && let Some(credit) = endpoint.credits.acquire()
                     && let Some(subscription) = endpoint.queue.pop_front()
                 {
+                    endpoint.next_trial = now.plus(TRIAL_INTERVAL);
                     let target = target.clone();
                     // The next turn is another endpoint's.
                     self.listed.rotate_left(1);
@@ -76,6 +99,27 @@ impl Endpoints {
             self.listed.pop_front();
         }
         None
+    }
+
+    /// Lets endpoints that rested ask for a turn again.
+    pub(crate) fn end_rest(&mut self) {
+        for target in std::mem::take(&mut self.resting) {
+            if let Some(endpoint) = self.by_target.get_mut(&target) {
+                list(&mut self.listed, &target, endpoint);
+            }
+        }
+    }
+
+    /// Whether some wait for their next trial.
+    pub(crate) fn is_anybody_resting(&self) -> bool {
+        !self.resting.is_empty()
+    }
+
+    /// Notes how an attempt at the seat's endpoint ended.
+    pub(crate) fn note_end(&mut self, seat: &Seat, is_success: bool) {
+        if let Some(endpoint) = self.by_target.get_mut(&seat.target) {
+            endpoint.is_failing = !is_success;
+        }
     }
 
     /// How many attempts have a seat.
@@ -107,6 +151,9 @@ impl Endpoints {
     }
 }
 
+/// How often an endpoint that fails is tried while the store is full.
+const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Endpoints that are remembered although nobody delivers to them now: what was learnt about their capacity is worth
 /// keeping, without end it is not.
 const KEPT_MAX: usize = 10_000;
@@ -115,5 +162,46 @@ fn list(listed: &mut VecDeque<Target>, target: &Target, endpoint: &mut Endpoint)
     if !endpoint.is_listed {
         endpoint.is_listed = true;
         listed.push_back(target.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(host: &str) -> Target {
+        Target::from_url(&format!("https://{host}/").parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn while_the_store_is_full_only_who_accepts_gets_on() {
+        let now = Timestamp::from_millis(1_000_000);
+        let mut endpoints = Endpoints::new(CreditSettings::default());
+        let (good, bad) = (SubscriptionId(1), SubscriptionId(2));
+        let mut attempt = |endpoints: &mut Endpoints, at, accepts: SubscriptionId| {
+            endpoints.end_rest();
+            let (id, seat) = endpoints.next_turn(at, true)?;
+            endpoints.note_end(&seat, id == accepts);
+            endpoints.release(seat, Signal::Neutral);
+            Some(id)
+        };
+        for _ in 0..3 {
+            endpoints.queue(&target("good.example"), good);
+            endpoints.queue(&target("bad.example"), bad);
+        }
+        let turns: Vec<_> = std::iter::from_fn(|| attempt(&mut endpoints, now, good)).collect();
+        assert_eq!(turns, [good, bad, good, good]);
+        assert!(endpoints.is_anybody_resting());
+        let later = now.plus(TRIAL_INTERVAL);
+        assert_eq!(attempt(&mut endpoints, later, good), Some(bad));
+        assert_eq!(attempt(&mut endpoints, later, good), None);
+        let accepting = later.plus(TRIAL_INTERVAL);
+        assert_eq!(attempt(&mut endpoints, accepting, bad), Some(bad));
+        endpoints.queue(&target("bad.example"), bad);
+        assert_eq!(
+            attempt(&mut endpoints, accepting, bad),
+            Some(bad),
+            "full speed again"
+        );
     }
 }

@@ -64,6 +64,9 @@ const SLEW_DIVISOR: u32 = 200;
 /// The loop looks at the clock at least this often: timers stand still while the machine is suspended.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
 
+/// How often endpoints that rest while the store is full are looked at.
+const REST_LOOK: Duration = Duration::from_secs(1);
+
 /// What an engine stands on.
 pub struct Parts {
     /// Opened, and started behind everything that `view` has folded.
@@ -124,6 +127,8 @@ pub struct Engine {
     declarations: Declarations,
     upkeep: Upkeep,
     phase: Phase,
+    /// As it was noted last.
+    is_store_full: bool,
 
     commands: mpsc::Receiver<Command>,
     reports: mpsc::Receiver<Report>,
@@ -200,6 +205,7 @@ impl Engine {
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
             upkeep: Upkeep::new(parts.view.mark()),
+            is_store_full: false,
             phase: if settings.starts_held {
                 Phase::Held
             } else {
@@ -371,7 +377,11 @@ impl Engine {
     fn time_to_sleep(&self) -> Duration {
         let now = self.clock.now().timestamp;
         let wake = self.wakes.first().map(|(at, _)| *at);
-        let next = wake.into_iter().chain(self.upkeep.next()).min();
+        let rest = self
+            .endpoints
+            .is_anybody_resting()
+            .then(|| now.plus(REST_LOOK));
+        let next = wake.into_iter().chain(self.upkeep.next()).chain(rest).min();
         let wait = next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
         wait.saturating_sub(wait / SLEW_DIVISOR)
     }

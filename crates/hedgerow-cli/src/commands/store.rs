@@ -31,7 +31,7 @@ struct Store {
     /// The data directory.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
-    /// The key's file, if the server's setting secrets.key_file names one.
+    /// The key's file, if the server's setting `secrets.key_file` names one.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// How the answer is shown.

@@ -10,9 +10,9 @@ use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
 use hedgerow_core::time::{Now, Timestamp};
-use hedgerow_store::StoreError;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
 use hedgerow_store::view::{DueDelivery, FIRST_IN_FLIGHT};
+use hedgerow_store::{StoreError, Usage};
 
 use super::{Engine, Phase};
 use crate::attempt::{self, Job, Report, ReportKind};
@@ -57,8 +57,13 @@ impl Engine {
 
     /// Starts attempts until nobody may start one.
     pub(super) fn start_attempts(&mut self) -> Result<(), StoreError> {
-        while self.may_start_one() {
-            let Some((id, seat)) = self.endpoints.next_turn() else {
+        let usage = self.store.usage();
+        self.note_fullness(&usage);
+        let may_start =
+            self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
+        self.endpoints.end_rest();
+        while may_start && self.endpoints.taken() < self.settings.attempts_max {
+            let Some((id, seat)) = self.endpoints.next_turn(self.turn_time, usage.is_full) else {
                 break;
             };
             let now = self.clock.now();
@@ -88,10 +93,23 @@ impl Engine {
         Ok(())
     }
 
-    fn may_start_one(&self) -> bool {
-        self.phase == Phase::Running
-            && self.endpoints.taken() < self.settings.attempts_max
-            && self.store.usage().queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX
+    /// Says when the store becomes full, and when it is no longer.
+    fn note_fullness(&mut self, usage: &Usage) {
+        if usage.is_full == self.is_store_full {
+            return;
+        }
+        self.is_store_full = usage.is_full;
+        let (used_bytes, watermark_bytes) = (usage.used_bytes, usage.watermark_bytes);
+        if usage.is_full {
+            tracing::warn!(
+                used_bytes,
+                watermark_bytes,
+                "the store is full: publishing is refused, endpoints that fail are tried every 10 s; let subscriptions \
+                 catch up, free space, or raise store.bytes_max"
+            );
+        } else {
+            tracing::info!(used_bytes, watermark_bytes, "the store has room again");
+        }
     }
 
     fn start(

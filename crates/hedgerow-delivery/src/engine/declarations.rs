@@ -7,11 +7,12 @@ use hedgerow_core::limits;
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{Destination, SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
 use hedgerow_store::record::{CatalogChange, Record};
-use hedgerow_store::view::{TerminalFilter, TerminalPage};
+use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
 use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
@@ -328,9 +329,21 @@ impl Engine {
             pending: open + waiting,
             waiting,
             in_flight: runner.map_or(0, |runner| runner.in_flight() as u64),
-            next_due: runner.and_then(Runner::next_due),
+            next_due: self.next_due(subscription.id),
             behind: runner.map_or(0, |runner| head.saturating_sub(runner.read_to)),
         }
+    }
+
+    /// When the next retry is due: the memory of the runner ends a minute ahead, the due index does not.
+    fn next_due(&self, id: SubscriptionId) -> Option<Timestamp> {
+        let in_memory = self.runners.get(&id).and_then(Runner::next_due);
+        in_memory.or_else(|| {
+            let rows = self
+                .view
+                .due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)
+                .ok()?;
+            rows.first().map(|row| row.due)
+        })
     }
 
     fn credits_of_unbegun(&self, runner: &Runner) -> usize {

@@ -73,6 +73,9 @@ impl Engine {
         } else {
             Signal::of(outcome)
         };
+        if let Some(seat) = &flight.seat {
+            self.endpoints.note_end(seat, outcome.is_none());
+        }
         self.give_back(flight.seat.take(), signal);
         let progress = flight.progress.filter(|_| !flight.is_settled);
         let next = match progress {

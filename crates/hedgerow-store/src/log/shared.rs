@@ -272,9 +272,13 @@ impl Shared {
 
     /// How full the log is.
     pub(crate) fn usage(&self) -> Usage {
+        let used_bytes = self.used_bytes();
+        let watermark_bytes = self.options.watermark_bytes();
         Usage {
-            used_bytes: self.used_bytes(),
-            watermark_bytes: self.options.watermark_bytes(),
+            used_bytes,
+            watermark_bytes,
+            is_full: used_bytes >= watermark_bytes
+                || self.missing_bytes.load(Ordering::Relaxed) > 0,
             queued_bytes: self.queue.bytes(),
             recycled_segments: self.pool.recycled(),
         }

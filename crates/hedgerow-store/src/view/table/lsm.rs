@@ -108,9 +108,15 @@ fn in_space(space: Space, key: &[u8]) -> Vec<u8> {
     full
 }
 
+/// An error of the file system may pass; anything else means that the table's bytes are not what was written.
 fn refused(doing: &'static str, error: lsm_tree::Error) -> StoreError {
-    StoreError::View {
-        doing,
-        source: Box::new(error),
+    match error {
+        lsm_tree::Error::Io(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+            StoreError::View {
+                doing,
+                source: Box::new(source),
+            }
+        }
+        error => StoreError::damaged(format!("the view's table ({error})")),
     }
 }
