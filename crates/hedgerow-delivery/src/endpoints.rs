@@ -178,7 +178,7 @@ mod tests {
         let now = Timestamp::from_millis(1_000_000);
         let mut endpoints = Endpoints::new(CreditSettings::default());
         let (good, bad) = (SubscriptionId(1), SubscriptionId(2));
-        let mut attempt = |endpoints: &mut Endpoints, at, accepts: SubscriptionId| {
+        let attempt = |endpoints: &mut Endpoints, at, accepts: SubscriptionId| {
             endpoints.end_rest();
             let (id, seat) = endpoints.next_turn(at, true)?;
             endpoints.note_end(&seat, id == accepts);
