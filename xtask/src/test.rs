@@ -8,9 +8,9 @@ use crate::setup;
 use crate::shell::{self, Workspace};
 
 /// The proofs of an ordinary run: the tests and these stay within a few minutes.
-const QUICK: [Proof; 2] = [Proof::kill(3), Proof::power(20)];
+const QUICK: [Proof; 2] = [Proof::kill(3), Proof::power(200)];
 /// The proofs of a slow run.
-const SLOW: [Proof; 2] = [Proof::kill(50), Proof::power(200)];
+const SLOW: [Proof; 2] = [Proof::kill(50), Proof::power(2000)];
 
 /// The command.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {

@@ -61,6 +61,8 @@ pub enum GridState {
 /// How long after a failure the store is opened again; doubles up to [`REOPEN_DELAY_MAX`].
 const REOPEN_DELAY: Duration = Duration::from_millis(100);
 const REOPEN_DELAY_MAX: Duration = Duration::from_secs(5);
+/// How often the way back from a failure looks whether it is still wanted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// After so long a time the next failure is a new one.
 const SERVED_WELL: Duration = Duration::from_secs(60);
 /// Bytes of log that are folded at a time while opening.
@@ -137,7 +139,9 @@ impl Grid {
             if *stop.borrow() {
                 return Err(error);
             }
-            std::thread::sleep(delay);
+            if sleep_unless_stopped(delay, stop) {
+                return Err(error);
+            }
             delay = (delay * 2).min(REOPEN_DELAY_MAX);
         }
     }
@@ -268,6 +272,17 @@ impl Clock for SharedClock {
             .expect("the clock is set when the store is opened")
             .now()
     }
+}
+
+/// Sleeps, and looks at `stop` meanwhile. Returns whether it says so.
+fn sleep_unless_stopped(span: Duration, stop: &watch::Receiver<bool>) -> bool {
+    let mut left = span;
+    while !left.is_zero() && !*stop.borrow() {
+        let part = left.min(LOOK_INTERVAL);
+        std::thread::sleep(part);
+        left -= part;
+    }
+    *stop.borrow()
 }
 
 /// Whether a failure may be gone when the store is opened again. Damage is not; and a store that another server took

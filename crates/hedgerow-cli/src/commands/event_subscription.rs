@@ -34,7 +34,8 @@ enum Action {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Changes what is given and keeps the rest.
+    /// Changes what is given and keeps the rest. The endpoint has to be given again: its address is a secret that the
+    /// server does not show.
     Update {
         #[command(flatten)]
         place: Place,
