@@ -69,15 +69,15 @@ impl Engine {
             let now = self.clock.now();
             let next = self.runners.get_mut(&id).and_then(|runner| {
                 runner.is_queued = false;
-                Some((Arc::clone(&runner.plan), runner.take_next(now.timestamp)?))
+                let next = runner.take_next(now.timestamp)?;
+                Some((Arc::clone(&runner.plan), runner.topic, next))
             });
-            let Some((plan, next)) = next else {
+            let Some((plan, topic, next)) = next else {
                 self.endpoints.release(seat, Signal::Neutral);
                 continue;
             };
             if next.progress.is_none() {
-                self.moved
-                    .extend(self.runners.get(&id).map(|runner| runner.topic));
+                self.moved.insert(topic);
             }
             // What became due while the server was away is due now (ED-208), and judged by that time.
             let due = retry::after_restart(next.due, self.began.max(next.published));
