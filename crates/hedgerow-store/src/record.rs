@@ -7,6 +7,7 @@
 //!
 //! The view ([`crate::view`]) is a fold over these records, in log order, and over nothing else.
 
+mod change;
 pub mod codec;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::change::{DeliveryChange, DeliveryState};
 pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
 
 /// The number that stands for a record's kind on disk.
@@ -108,6 +110,61 @@ pub struct Progress {
 /// The due time of a delivery whose attempt is running. Its row stays in the view under this key, so that a crash
 /// finds it there.
 pub const IN_FLIGHT: Timestamp = Timestamp::ZERO;
+
+/// What is owed next for an unsettled delivery: the value of its row in the due index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Owed {
+    /// An attempt. While it runs the row stands under [`IN_FLIGHT`].
+    Attempt(Progress),
+    /// A write to the dead-letter store.
+    DeadLetter(PendingDeadLetter),
+}
+
+/// A delivery that ended undelivered and whose event has to be written to the dead-letter store (ED-244, ED-248).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingDeadLetter {
+    /// Why it ended.
+    pub reason: DeadLetterReason,
+    /// When that was decided.
+    pub decided: Timestamp,
+    /// P of ED-203.
+    pub published: Timestamp,
+    /// Attempts made; `None` if there was none.
+    pub progress: Option<Progress>,
+    /// The writes that failed so far.
+    pub write: PendingWrite,
+}
+
+/// How the writing to the dead-letter store has gone so far (ED-247).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PendingWrite {
+    /// Tries that failed.
+    pub failed: u32,
+    /// When the first of them failed.
+    pub first_failed: Option<Timestamp>,
+}
+
+/// What follows the end of an undelivered delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeadThen {
+    /// Nothing: its event is dropped.
+    Dropped(DropReason),
+    /// Its event has to be written to the dead-letter store at this time.
+    WriteDue(Timestamp, PendingWrite),
+    /// Its event stands in the dead-letter store.
+    Written,
+}
+
+/// Why the event of an undelivered delivery is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DropReason {
+    /// The subscription has no dead-letter destination (ED-244).
+    NoDeadLetterDestination,
+    /// The dead-letter store was unavailable for too long (ED-247).
+    DeadLetterStoreUnavailable,
+    /// The dead-letter store has no such container, and `deadLetter.dropIfNotFound` is on (ED-247).
+    DeadLetterContainerNotFound,
+}
 
 /// STARTED: queued before a request's first byte (design D5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
