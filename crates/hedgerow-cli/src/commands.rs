@@ -5,6 +5,7 @@ pub mod dev;
 pub mod event;
 pub mod event_subscription;
 pub mod publish;
+pub mod recover;
 pub mod serve;
 pub mod store;
 pub mod terminal_record;

@@ -29,6 +29,7 @@ use crate::commands::dev::DevCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::publish::PublishCommand;
+use crate::commands::recover::RecoverCommand;
 use crate::commands::serve::ServeCommand;
 use crate::commands::store::StoreCommand;
 use crate::commands::terminal_record::TerminalRecordCommand;
@@ -54,6 +55,7 @@ enum Command {
     TerminalRecord(TerminalRecordCommand),
     Config(ConfigCommand),
     Store(StoreCommand),
+    Recover(RecoverCommand),
 }
 
 fn main() -> ExitCode {
@@ -77,5 +79,6 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::TerminalRecord(record) => commands::run_client(record.run()),
         Command::Config(config) => config.run(),
         Command::Store(store) => store.run(),
+        Command::Recover(recover) => recover.run(),
     }
 }

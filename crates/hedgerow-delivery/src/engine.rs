@@ -117,6 +117,12 @@ pub struct Engine {
     moved: BTreeSet<TopicId>,
     /// Topics with subscriptions that stand before their reader.
     behind: BTreeSet<TopicId>,
+    /// Whether a read for those is under way.
+    is_reading_behind: bool,
+    /// Until when the disk is left alone after the last of them.
+    behind_rests_until: Option<Timestamp>,
+    /// The topic it was for.
+    read_behind_last: TopicId,
     endpoints: Endpoints,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
@@ -146,6 +152,7 @@ enum Internal {
     /// Events that subscriptions behind the reader asked for.
     ReadBehind {
         from: Position,
+        took: Duration,
         result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
     },
     /// The checkpoint under way was written, or not.
@@ -227,6 +234,9 @@ impl Engine {
             readers: HashMap::new(),
             moved: BTreeSet::new(),
             behind: BTreeSet::new(),
+            is_reading_behind: false,
+            behind_rests_until: None,
+            read_behind_last: TopicId(0),
             wakes: BTreeSet::new(),
             late_order: VecDeque::new(),
             late_count: Arc::default(),
@@ -360,7 +370,9 @@ impl Engine {
 
     fn internal(&mut self, internal: Internal) -> Result<(), StoreError> {
         match internal {
-            Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
+            Internal::ReadBehind { from, took, result } => {
+                self.take_read_behind(from, took, result)
+            }
             Internal::Checkpointed(result) => self.checkpointed(result),
         }
     }
@@ -381,7 +393,12 @@ impl Engine {
             .endpoints
             .is_anybody_resting()
             .then(|| now.plus(REST_LOOK));
-        let next = wake.into_iter().chain(self.upkeep.next()).chain(rest).min();
+        let next = wake
+            .into_iter()
+            .chain(self.upkeep.next())
+            .chain(rest)
+            .chain(self.behind_rests_until.filter(|until| *until > now))
+            .min();
         let wait = next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
         wait.saturating_sub(wait / SLEW_DIVISOR)
     }

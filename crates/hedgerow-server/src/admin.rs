@@ -3,6 +3,7 @@
 mod events;
 mod extract;
 mod health;
+mod store;
 mod subscriptions;
 mod terminal_records;
 mod topics;
@@ -50,6 +51,7 @@ pub fn router(app: SharedApp) -> Router {
             subscription,
         )
         .route("/api/v1/events/{eventId}/attempts", get(events::attempts))
+        .route("/api/v1/store", get(store::get))
         .route("/api/v1/terminalRecords", get(terminal_records::list))
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })

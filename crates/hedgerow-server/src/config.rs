@@ -152,10 +152,10 @@ impl Config {
             let message = "must lie between endpoint_attempts_min and endpoint_attempts_max";
             problem("delivery.endpoint_attempts_start", message.to_owned());
         }
-        if self.store.bytes_max < u64::from(self.store.segment_bytes) * 4 {
+        if self.store.bytes_max < u64::from(self.store.segment_bytes) * 8 {
             problem(
                 "store.bytes_max",
-                "must be at least four times store.segment_bytes".to_owned(),
+                "must be at least eight times store.segment_bytes".to_owned(),
             );
         }
         problems

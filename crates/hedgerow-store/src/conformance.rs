@@ -42,7 +42,7 @@ pub use self::ownership::*;
 pub use self::random::*;
 pub use self::reading::*;
 use crate::record::{PackedEvents, Record, Settled, SettledHow};
-use crate::{Group, Liveness, Store};
+use crate::{Group, Liveness, Needed, Store};
 
 /// A store under test, and what happens to it.
 pub trait Fixture {
@@ -123,6 +123,13 @@ impl Liveness for Floors {
     fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
         self.0.get(&topic).is_none_or(|floor| *seqs.end() >= *floor)
     }
+
+    fn needed(&self, topic: TopicId, _: RangeInclusive<u64>) -> Needed {
+        Needed {
+            from: self.0.get(&topic).copied().unwrap_or(0),
+            ..Needed::default()
+        }
+    }
 }
 
 /// Everything was delivered.
@@ -131,6 +138,10 @@ struct NothingNeeded;
 impl Liveness for NothingNeeded {
     fn is_needed(&self, _: TopicId, _: RangeInclusive<u64>) -> bool {
         false
+    }
+
+    fn needed(&self, _: TopicId, _: RangeInclusive<u64>) -> Needed {
+        Needed::default()
     }
 }
 
@@ -201,6 +212,13 @@ async fn records_from(store: &dyn Store, from: Mark, count: usize) -> (Mark, Vec
             return (end, records);
         }
         durable.changed().await.expect("the store stays open");
+    }
+}
+
+/// Waits until something is so that the store does by itself; a test that waits in vain is ended by its harness.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
 }
 

@@ -111,8 +111,9 @@ pub enum StoreError {
     },
     /// The view is ahead of the log: one of the two is of another time.
     #[error(
-        "the view stands at {stamp} and the log ends at {end}: view/ is newer than log/; restore the whole data \
-         directory from one backup, or bring back the log/ that belongs to this view/"
+        "the view stands at {stamp} and the log ends at {end}: view/ is newer than log/; bring back the log/ that \
+         belongs to it, restore the whole data directory from one backup, or run `hedgerow recover`, which builds the \
+         view of this log"
     )]
     ViewAhead {
         /// Where the view stands.
@@ -122,14 +123,23 @@ pub enum StoreError {
     },
     /// The log has forgotten what the view has not seen: one of the two is of another time.
     #[error(
-        "the view stands at {stamp} and the log begins behind {oldest}: view/ is older than log/ or missing; restore \
-         the whole data directory from one backup, or bring back the view/ and catalog/ that belong to this log/"
+        "the view stands at {stamp} and the log begins behind {oldest}: view/ is older than log/ or missing; run \
+         `hedgerow recover`, which builds it again"
     )]
     ViewBehind {
         /// Where the view stands.
         stamp: Mark,
         /// The end of what the log has forgotten.
         oldest: Mark,
+    },
+    /// A view cannot be built for this log.
+    #[error(
+        "the log begins with segment {segment} and baseline/ has none for it: the view cannot be built again; restore \
+         the whole data directory from a backup"
+    )]
+    Unrecoverable {
+        /// The oldest segment.
+        segment: u32,
     },
     /// The table under the view refused.
     #[error("cannot {doing} the view; check the disk, then start again")]
@@ -153,6 +163,14 @@ impl StoreError {
             path,
             source,
         }
+    }
+
+    /// Whether it says that the disk is full, which passes by itself when space is made.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        ))
     }
 
     /// An error about damaged bytes.

@@ -18,6 +18,15 @@ pub const NAMES: &[&str] = &[
     "index-removed",
     "checkpoint-apply",
     "checkpoint-persist",
+    "baseline-write",
+    "baseline-renamed",
+    "kept-write",
+    "kept-sync",
+    "kept-synced",
+    "manifest-write",
+    "manifest-rename",
+    "manifest-renamed",
+    "segment-forget",
 ];
 
 /// Passes a failpoint.

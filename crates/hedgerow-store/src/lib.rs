@@ -11,6 +11,7 @@
 //! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
 //! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
 //! | [`secrets`] | seals what must not stand readable on disk |
+//! | [`recover`] | builds the view again |
 //! | [`stat`] | what fills the disk, and for whom it is kept |
 //! | [`error`] | what can go wrong, by what the caller does about it |
 //!
@@ -25,6 +26,7 @@ pub mod history;
 pub mod log;
 pub mod memory;
 pub mod record;
+pub mod recover;
 pub mod secrets;
 pub mod stat;
 pub mod view;
@@ -32,8 +34,9 @@ pub mod view;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use hedgerow_core::position::{Mark, Position, TopicId};
+use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
+use roaring::RoaringTreemap;
 use tokio::sync::{oneshot, watch};
 
 pub use crate::error::StoreError;
@@ -167,12 +170,61 @@ pub trait Liveness {
     /// Whether any event of the topic in this range of `seq` is still owed to somebody, or was not offered to
     /// everybody yet.
     fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool;
+
+    /// Which events of the topic in this range are, and which behind it.
+    fn needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> Needed;
+
+    /// Every subscription and its topic.
+    fn subscriptions(&self) -> Vec<(SubscriptionId, TopicId)> {
+        Vec::new()
+    }
+
+    /// Whether a view can be built again from a log that begins with this segment.
+    fn has_baseline(&self, _segment: u32) -> bool {
+        true
+    }
+}
+
+/// Which events of one topic are needed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Needed {
+    /// Those that are owed to somebody.
+    pub open: RoaringTreemap,
+    /// All from here on, because a subscription, the reader or a snapshot stands before them; [`u64::MAX`] for none.
+    pub from: u64,
+}
+
+impl Needed {
+    /// How many events of a range are needed.
+    #[must_use]
+    pub fn count_in(&self, seqs: RangeInclusive<u64>) -> u64 {
+        let (first, last) = seqs.into_inner();
+        let behind = (last + 1).saturating_sub(self.from.max(first));
+        let rank = |seq: Option<u64>| seq.map_or(0, |seq| self.open.rank(seq));
+        let before = last.min(self.from.saturating_sub(1));
+        behind + rank(Some(before)).saturating_sub(rank(first.checked_sub(1)))
+    }
+
+    /// Whether an event is needed.
+    #[must_use]
+    pub fn contains(&self, seq: u64) -> bool {
+        seq >= self.from || self.open.contains(seq)
+    }
+}
+
+impl Default for Needed {
+    fn default() -> Self {
+        Self {
+            open: RoaringTreemap::new(),
+            from: u64::MAX,
+        }
+    }
 }
 
 /// How full a store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Bytes of log that cannot be forgotten yet, whole segments.
+    /// Bytes that cannot be forgotten yet: whole segments of the log, and kept files.
     pub used_bytes: u64,
     /// At how many of them publishing is refused.
     pub watermark_bytes: u64,
@@ -182,4 +234,12 @@ pub struct Usage {
     pub queued_bytes: u64,
     /// Segments given over to new data so far, counted since the store was opened.
     pub recycled_segments: u64,
+    /// Bytes of kept files.
+    pub kept_bytes: u64,
+    /// Segments that were read before they were forgotten, counted since the store was opened.
+    pub cleaned_segments: u64,
+    /// Events that were copied from segments to kept files, counted since the store was opened.
+    pub copied_events: u64,
+    /// Kept files that were written anew because little in them was needed, counted since the store was opened.
+    pub compacted_files: u64,
 }

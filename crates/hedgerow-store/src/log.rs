@@ -15,6 +15,8 @@
 //! | `queue` | what waits to be written |
 //! | `writer` | builds, writes and syncs groups |
 //! | `pool` | makes and recycles segments |
+//! | `clean` | what is copied before a segment is forgotten |
+//! | `kept` | the files it is copied to |
 //! | `ring` | the newest groups in memory |
 //! | `read` | reads groups and events, from the ring or from disk |
 //! | `shared` | what these share: admission, checkpoints, closing |
@@ -24,11 +26,13 @@
 //! the log for good, and its owner opens it again.
 
 pub mod check;
+mod clean;
 mod content;
 mod fence;
 mod group;
 mod index;
 pub(crate) mod inspect;
+pub(crate) mod kept;
 mod pool;
 mod queue;
 mod read;
@@ -43,6 +47,7 @@ mod writer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_core::time::Timestamp;
@@ -50,15 +55,17 @@ use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::content::EventsRange;
 use self::fence::Fence;
+use self::kept::OwedDelivery;
 use self::pool::Pool;
 use self::queue::Work;
 pub use self::recover::OpenWork;
 use self::recover::Tail;
-use self::shared::Shared;
+use self::shared::{Files, Shared};
 use self::writer::{Start, Writer};
 use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
 use crate::record::{PackedEvents, Record};
+use crate::view::baseline::{self, Baseline};
 use crate::{Appending, Group, Liveness, Store, StoredEvent, Usage};
 
 /// Issues the time of the server (design D4).
@@ -68,8 +75,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
 /// The largest segment: offsets in it fit 32 bits with room to spare.
 pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
-/// Segments that are kept for journal records when publishing is refused.
-const RESERVE_SEGMENTS: u64 = 2;
+/// Segments that are kept to settle and to clean when publishing is refused, at least.
+const RESERVE_SEGMENTS: u64 = 4;
+/// The part of the bytes that is kept at least, for the growth of kept files before they are written anew.
+const RESERVE_DIVISOR: u64 = 8;
 const LOCK: &str = "LOCK";
 /// Wishes of the commit thread that may wait.
 const WISHES_MAX: usize = 2;
@@ -80,8 +89,12 @@ const MIB: usize = 1024 * 1024;
 pub struct LogOptions {
     /// The size of a segment, a multiple of 4096. Segments made earlier keep theirs.
     pub segment_bytes: u32,
-    /// How large the log may become. Publishing is refused two segments below this.
+    /// How large the log and the kept files may become together. Publishing is refused an eighth below this, but at
+    /// least four segments.
     pub bytes_max: u64,
+    /// A segment of which only a part is needed is cleaned when it is as old as this, or when the log takes more than
+    /// half of its bytes.
+    pub keep_after: Duration,
     /// Publishing is refused while the disk has less space left than this.
     pub disk_reserve_bytes: u64,
     /// How much memory the newest groups may take.
@@ -101,6 +114,7 @@ impl Default for LogOptions {
         Self {
             segment_bytes: 64 * MIB as u32,
             bytes_max: 8 * 1024 * MIB as u64,
+            keep_after: Duration::from_secs(600),
             disk_reserve_bytes: 64 * MIB as u64,
             ring_bytes: 64 * MIB,
             group_bytes_max: 4 * MIB,
@@ -117,7 +131,7 @@ impl LogOptions {
     pub fn watermark_bytes(&self) -> u64 {
         let segment_bytes = u64::from(self.segment_bytes);
         let segments = (self.bytes_max / segment_bytes).max(2 + RESERVE_SEGMENTS);
-        (segments - RESERVE_SEGMENTS) * segment_bytes
+        (segments - RESERVE_SEGMENTS.max(segments / RESERVE_DIVISOR)) * segment_bytes
     }
 
     /// The largest frame.
@@ -156,6 +170,8 @@ pub struct Log {
     epoch: u32,
     /// In a log that is driven step by step.
     writer: Mutex<Option<Writer>>,
+    /// To the thread that tends the segments.
+    wishes: Mutex<Option<mpsc::SyncSender<Wish>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DiskLock>>,
 }
@@ -175,7 +191,7 @@ impl Log {
     ) -> Result<RecoveredLog, StoreError> {
         options.check();
         let lock = take_lock(&*disk)?;
-        let found = recover::open(&*disk, &options)?;
+        let found = recover::open(&disk, &options)?;
         let next_seqs = recover::next_seqs(&found.segments);
         let fence = Arc::new(Fence::new(Arc::clone(&disk), found.store_id, found.epoch));
         let pool = Pool::new(
@@ -188,15 +204,13 @@ impl Log {
             found.segments.back().map_or(0, |newest| newest.number),
         );
         let end = found.tail.end();
-        let shared = Shared::new(
-            disk,
-            options,
-            found.store_id,
-            found.segments,
-            found.unindexed,
+        let files = Files {
+            segments: found.segments,
+            unindexed: found.unindexed,
             pool,
-            end,
-        );
+            kept: found.kept,
+        };
+        let shared = Shared::new(disk, options, found.store_id, files, end);
         Ok(RecoveredLog {
             shared: Arc::new(shared),
             clock,
@@ -251,6 +265,7 @@ impl Log {
     pub fn close(&self) {
         self.shared.queue.close();
         while matches!(self.commit_queued(), Ok(Some(_))) {}
+        lock(&self.wishes).take();
         for thread in lock(&self.threads).drain(..) {
             // A thread that panicked has closed the log already.
             let _ = thread.join();
@@ -281,6 +296,31 @@ impl RecoveredLog {
     /// The number that the next group gets.
     pub(crate) fn next_number(&self) -> u64 {
         self.tail.next_number()
+    }
+
+    /// The baseline that belongs to its oldest segment; `None` if the log was never forgotten, and needs none.
+    ///
+    /// # Errors
+    /// [`StoreError::Unrecoverable`] if it is missing.
+    pub(crate) fn baseline(&self) -> Result<Option<Baseline>, StoreError> {
+        let oldest = self.oldest();
+        if oldest == Mark::ZERO {
+            return Ok(None);
+        }
+        let segments = self.shared.segments();
+        let number = segments.front().map_or(0, |oldest| oldest.number);
+        match baseline::read(&*self.shared.disk, self.shared.store_id, number)? {
+            Some(baseline) => Ok(Some(baseline)),
+            None => Err(StoreError::Unrecoverable { segment: number }),
+        }
+    }
+
+    /// Hands on what is owed for kept events, as of the beginning of the log.
+    pub(crate) fn for_each_owed(
+        &self,
+        take: &mut dyn FnMut(Position, OwedDelivery) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.shared.kept.for_each_owed(take)
     }
 
     /// The end of what was forgotten, [`Mark::ZERO`] if nothing was; groups behind it can be read.
@@ -321,6 +361,8 @@ impl RecoveredLog {
         let (wishes, wishes_heard) = mpsc::sync_channel(WISHES_MAX);
         let preparing = Arc::clone(&log.shared);
         let committing = Arc::clone(&log.shared);
+        log.shared.has_tender();
+        *lock(&log.wishes) = Some(wishes.clone());
         let threads = [
             spawn("hedgerow-tend", move || {
                 tend_segments(&preparing, &wishes_heard);
@@ -360,6 +402,7 @@ impl RecoveredLog {
             shared: self.shared,
             epoch: self.epoch,
             writer: Mutex::new(None),
+            wishes: Mutex::default(),
             threads: Mutex::default(),
             lock: Mutex::new(Some(self.lock)),
         };
@@ -425,7 +468,12 @@ impl Store for Log {
 
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError> {
         self.check_open()?;
-        self.shared.checkpoint(through, liveness)
+        self.shared.checkpoint(through, liveness)?;
+        if let Some(wishes) = &*lock(&self.wishes) {
+            // One that is not heard now is granted with another one, or after the next checkpoint.
+            let _ = wishes.try_send(Wish::Upkeep);
+        }
+        Ok(())
     }
 
     fn usage(&self) -> Usage {
@@ -500,7 +548,7 @@ fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<
         if let Some(number) = writer.next_segment() {
             let _ = wishes.try_send(Wish::Segment(number));
         } else if shared.lacks_indexes() {
-            let _ = wishes.try_send(Wish::Indexes);
+            let _ = wishes.try_send(Wish::Upkeep);
         }
     }
 }
@@ -509,11 +557,11 @@ fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<
 enum Wish {
     /// This segment is needed soon.
     Segment(u32),
-    /// A segment was sealed.
-    Indexes,
+    /// A segment was sealed, or something can be cleaned.
+    Upkeep,
 }
 
-/// The thread that makes segments ahead of time, and the indexes of those that are full.
+/// The thread that makes segments ahead of time, the indexes of those that are full, and room.
 fn tend_segments(shared: &Shared, wished: &mpsc::Receiver<Wish>) {
     if let Err(error) = shared.pool.fill(shared.options.zeroed_segments) {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
@@ -525,6 +573,7 @@ fn tend_segments(shared: &Shared, wished: &mpsc::Receiver<Wish>) {
             shared.prepare(number);
         }
         shared.write_indexes();
+        shared.clean_as_planned();
     }
     // Written even if the log has failed: they tell of what was durable before.
     shared.write_indexes();

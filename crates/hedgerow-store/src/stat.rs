@@ -75,6 +75,40 @@ pub fn stat(
         }
         report.segments.push(stat);
     }
+    for file in &log.kept {
+        report.kept_files += 1;
+        report.kept_bytes += file.len_bytes;
+        for (topic, events) in &file.topics {
+            let (Some(first), Some(last)) = (events.seqs.min(), events.seqs.max()) else {
+                continue;
+            };
+            let share = Share {
+                bytes: events.bytes,
+                count: events.seqs.len(),
+            };
+            let mut kept = view.kept(*topic, first..=last);
+            for (_, seqs) in &mut kept {
+                *seqs &= &events.seqs;
+            }
+            let kept = Kept::new(kept);
+            let topic_stat = topics.entry(*topic).or_insert_with(|| TopicStat {
+                id: topic.0,
+                name: name_of(&view, *topic),
+                ..TopicStat::default()
+            });
+            topic_stat.events += share.count;
+            topic_stat.bytes += share.bytes;
+            topic_stat.needed_bytes += share.bytes_of(kept.by_anybody.len());
+            for (id, events) in &kept.by {
+                let entry = subscriptions
+                    .entry(*id)
+                    .or_insert_with(|| subscription_stat(&view, *id, 0));
+                entry.events += events.len();
+                entry.bytes += share.bytes_of(events.len());
+                entry.only_bytes += share.bytes_of(events.difference_len(&kept.by_many));
+            }
+        }
+    }
     report.topics = topics.into_values().collect();
     report
         .topics

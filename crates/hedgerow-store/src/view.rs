@@ -14,10 +14,12 @@
 //! layers over a table ([`layers`]). A checkpoint writes both in one batch with the *stamp*, the mark up to which the
 //! log has been folded. Opening loads the stamp and folds what came after it.
 
+pub(crate) mod baseline;
 pub(crate) mod check;
 mod checkpoint;
 mod layers;
 mod open_set;
+mod rebuild;
 mod replay;
 mod rows;
 mod stat;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
+use self::baseline::Baselines;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
 use self::open_set::OpenSet;
@@ -45,7 +48,7 @@ use crate::record::{
     Settled, Started, StartedDelivery,
 };
 use crate::secrets::Secrets;
-use crate::{Group, Liveness};
+use crate::{Group, Liveness, Needed};
 
 /// The view of one store. Owned by one thread.
 pub struct View {
@@ -70,6 +73,9 @@ pub struct View {
     terminal_records_max: u64,
     /// Where the next checkpoint goes on raising floors.
     floors_after: Option<SubscriptionId>,
+    baselines: Baselines,
+    /// Catalogs that a baseline names and that have no file yet.
+    unsaved_catalogs: Vec<Catalog>,
 }
 
 #[derive(Default)]
@@ -136,8 +142,9 @@ impl View {
     }
 
     /// Says that the records of `group` come next, each through [`View::fold_record`].
-    pub fn begin_group(&self, group: &Group) -> Result<(), StoreError> {
+    pub fn begin_group(&mut self, group: &Group) -> Result<(), StoreError> {
         if group.number == self.group + 1 {
+            self.take_baseline(group.start.segment(), group.bytes);
             Ok(())
         } else {
             Err(StoreError::ViewBehind {
@@ -494,6 +501,30 @@ impl View {
 }
 
 impl Liveness for View {
+    fn needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> Needed {
+        let mut needed = Needed::default();
+        if self.catalog.topic(topic).is_none() {
+            return needed;
+        }
+        needed.from = self.read_to(topic);
+        for id in self.members.get(&topic).into_iter().flatten() {
+            needed.from = needed.from.min(self.cursor(*id));
+            if let Some(state) = self.subscriptions.get(id) {
+                needed.open.extend(state.open.iter_in(seqs.clone()));
+            }
+        }
+        needed
+    }
+
+    fn has_baseline(&self, segment: u32) -> bool {
+        self.baselines.written.contains(&segment)
+    }
+
+    fn subscriptions(&self) -> Vec<(SubscriptionId, TopicId)> {
+        let topics = self.catalog.subscriptions();
+        topics.map(|one| (one.id, one.topic)).collect()
+    }
+
     fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
         if self.catalog.topic(topic).is_none() {
             return false;

@@ -141,6 +141,11 @@ fn show_stat(report: &StatReport, format: Format) {
     }
     output::list(&items(&report.segments), &SEGMENTS, format);
     output::line("");
+    output::line(&format!(
+        "kept of older segments: {} files, {} bytes",
+        report.kept_files, report.kept_bytes
+    ));
+    output::line("");
     output::list(&items(&report.topics), &TOPICS, format);
     output::line("");
     let shown = report.subscriptions.len().min(SUBSCRIPTIONS_SHOWN);

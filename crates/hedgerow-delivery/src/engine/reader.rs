@@ -3,7 +3,9 @@
 //! together (design D2).
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
@@ -16,6 +18,8 @@ use super::{Engine, Internal, Phase};
 const FOLLOW_BYTES: usize = 1024 * 1024;
 /// Bytes that are read at a time for subscriptions that are behind.
 const BEHIND_BYTES: usize = 256 * 1024;
+/// So many times as long as a read for those behind took, the next one waits.
+const BEHIND_REST: u32 = 3;
 
 /// The reader of one topic.
 pub(super) struct TopicReader {
@@ -25,8 +29,6 @@ pub(super) struct TopicReader {
     pub(super) subscriptions: BTreeSet<SubscriptionId>,
     /// Those of them that stand before `head`.
     pub(super) behind: BTreeSet<SubscriptionId>,
-    /// Whether a read for those behind is under way.
-    is_reading: bool,
     /// Subscriptions whose endpoint cannot be used: they stand where they are.
     pub(super) stranded: BTreeSet<SubscriptionId>,
     /// The places that were written down last.
@@ -39,7 +41,6 @@ impl TopicReader {
             head,
             subscriptions: BTreeSet::new(),
             behind: BTreeSet::new(),
-            is_reading: false,
             stranded: BTreeSet::new(),
             written: None,
         }
@@ -155,18 +156,28 @@ impl Engine {
     }
 
     /// Starts reading for subscriptions that are behind and have room. One read serves all that stand in what it reads.
+    /// There is one at a time, and the disk is left alone for three times as long as it took (design D2: a quarter of the
+    /// bandwidth). Topics take turns.
     pub(super) fn read_behind(&mut self) {
-        if self.phase == Phase::Stopping {
+        let is_resting = self
+            .behind_rests_until
+            .is_some_and(|until| until > self.now());
+        if self.phase == Phase::Stopping || self.is_reading_behind || is_resting {
             return;
         }
+        self.behind_rests_until = None;
         let readers = &mut self.readers;
         self.behind.retain(|topic| {
             readers
                 .get(topic)
                 .is_some_and(|reader| !reader.behind.is_empty())
         });
-        for topic in &self.behind {
-            let Some(reader) = readers.get_mut(topic).filter(|reader| !reader.is_reading) else {
+        let after = self
+            .behind
+            .range((Excluded(self.read_behind_last), Unbounded));
+        let before = self.behind.range(..=self.read_behind_last);
+        for topic in after.chain(before) {
+            let Some(reader) = readers.get_mut(topic) else {
                 continue;
             };
             let runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
@@ -174,26 +185,33 @@ impl Engine {
                 .filter(|runner| runner.wants_more())
                 .map(|runner| runner.read_to);
             let Some(seq) = first.min() else { continue };
-            reader.is_reading = true;
+            self.is_reading_behind = true;
+            self.read_behind_last = *topic;
             let from = Position { topic: *topic, seq };
             let (store, events_to) = (Arc::clone(&self.store), self.events_to.clone());
+            let clock = Arc::clone(&self.clock);
             self.spawner.spawn_blocking(move || {
+                let began = clock.now().instant;
                 let result = store.read_from(from, BEHIND_BYTES);
+                let took = clock.now().instant.saturating_duration_since(began);
                 // The engine may be gone; then nobody needs it.
-                let _ = events_to.blocking_send(Internal::ReadBehind { from, result });
+                let _ = events_to.blocking_send(Internal::ReadBehind { from, took, result });
             });
+            return;
         }
     }
 
     pub(super) fn take_read_behind(
         &mut self,
         from: Position,
+        took: Duration,
         result: Result<Vec<(u64, StoredEvent)>, StoreError>,
     ) -> Result<(), StoreError> {
+        self.is_reading_behind = false;
+        self.behind_rests_until = Some(self.now().plus(took * BEHIND_REST));
         let Some(reader) = self.readers.get_mut(&from.topic) else {
             return Ok(());
         };
-        reader.is_reading = false;
         let mut runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
         let events = match result {
             Ok(events) => events,

@@ -222,6 +222,7 @@ pub const SETTINGS: &[Setting] = &[
         Size::<u64>::new(256 << 10..=1 << 50),
         store.bytes_max
     ),
+    setting!("store.keep_after", WAIT, store.keep_after),
     setting!(
         "store.segment_bytes",
         Size::<u32>::in_steps(SEGMENT_BYTES, 4096),

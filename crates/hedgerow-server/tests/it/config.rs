@@ -156,7 +156,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             "[store]\nbytes_max = \"1MiB\"",
-            "store.bytes_max: must be at least four times store.segment_bytes",
+            "store.bytes_max: must be at least eight times store.segment_bytes",
         ),
         (
             "[retry]\nslots = [\"2s\", \"1s\"]",

@@ -2,7 +2,7 @@
 
 use hedgerow_core::position::{Mark, TopicId};
 
-use super::{Fixture, NextSeqs, NothingNeeded, events, groups_from, records, settled};
+use super::{Fixture, NextSeqs, NothingNeeded, events, groups_from, records, settled, until};
 use crate::StoreError;
 
 const TOPIC: TopicId = TopicId(1);
@@ -94,6 +94,11 @@ pub async fn a_full_store_resumes_when_it_may_forget(fixture: &mut dyn Fixture) 
         let groups = groups_from(&*store, Mark::ZERO, usize::MAX);
         let end = groups.last().expect("it is full").end;
         store.checkpoint(end, &NothingNeeded).expect("checkpointed");
+        until(|| {
+            let usage = store.usage();
+            usage.used_bytes <= usage.watermark_bytes / 2
+        })
+        .await;
     }
     fixture.close();
 }

@@ -15,12 +15,12 @@ pub(crate) use self::report::as_text;
 pub use self::report::{CheckReport, IndexCheck, Place, SegmentCheck, ViewCheck};
 use self::walk::Walk;
 use super::segment::{self, DIRECTORY, Segment};
-use super::{recover, superblock};
+use super::{kept, recover, superblock};
 use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
 use crate::secrets::Secrets;
 use crate::view::table::OpenTable;
-use crate::view::{View, ViewOptions, check as view_check};
+use crate::view::{View, ViewOptions, baseline, check as view_check};
 
 /// Verifies everything, with the table under the view and the key of the secrets. What is wrong is in the report.
 ///
@@ -44,11 +44,14 @@ pub fn check(
     let opened = open_view(disk, secrets, open_table, found.store_id);
     let cannot_open = opened.as_ref().err().map(StoreError::to_string);
     let view = opened.unwrap_or_default();
+    let kept = kept::check::check(disk, found.store_id)?;
     let mut walk = Walk::new(disk, found.store_id, view.as_ref().map(View::mark), report);
-    for segment in segments(disk, &mut walk.report)? {
+    for segment in segments(disk, kept.cleaned_through, &mut walk.report)? {
         walk.segment(&segment)?;
     }
     let (mut report, seen) = walk.finish();
+    add_kept(kept, &mut report);
+    check_baselines(disk, found.store_id, &mut report)?;
     for (path, wrong) in view_check::catalogs(disk, secrets)? {
         report.catalog_files += 1;
         if let Some(what) = wrong {
@@ -59,7 +62,9 @@ pub fn check(
         check_view(&view, &seen, &mut report);
     } else {
         let has_forgotten = report.oldest > Mark::ZERO;
-        let missing = "missing, and the log has forgotten its beginning".to_owned();
+        let missing =
+            "missing, and the log has forgotten its beginning; `hedgerow recover` builds it again"
+                .to_owned();
         if let Some(what) = cannot_open.or(has_forgotten.then_some(missing)) {
             report.problem("view", None, what);
         }
@@ -67,31 +72,78 @@ pub fn check(
     Ok(report)
 }
 
+/// Whether there is a store.
+///
+/// # Errors
+/// [`StoreError::Missing`] if there is none.
+pub fn is_store(disk: &dyn Disk) -> Result<(), StoreError> {
+    let names = disk
+        .list(DIRECTORY)
+        .map_err(StoreError::io("list", DIRECTORY))?;
+    // A server that ended while it made the store left nothing to look at either.
+    let is_there = superblock::read(disk)?.is_some()
+        || names.iter().any(|name| segment::number_of(name).is_some());
+    if is_there {
+        Ok(())
+    } else {
+        Err(StoreError::Missing {
+            directory: disk.name(),
+        })
+    }
+}
+
 /// Takes the lock of a store that is there.
 ///
 /// # Errors
 /// If there is no store, or a server uses it.
 pub(crate) fn lock_store(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
-    let names = disk
-        .list(DIRECTORY)
-        .map_err(StoreError::io("list", DIRECTORY))?;
-    // A server that ended while it made the store left nothing to check either.
-    let is_there = superblock::read(disk)?.is_some()
-        || names.iter().any(|name| segment::number_of(name).is_some());
-    if !is_there {
-        return Err(StoreError::Missing {
-            directory: disk.name(),
-        });
-    }
+    is_store(disk)?;
     super::take_lock(disk)
 }
 
-fn segments(disk: &dyn Disk, report: &mut CheckReport) -> Result<Vec<Segment>, StoreError> {
+fn add_kept(kept: kept::check::Checked, report: &mut CheckReport) {
+    report.kept_files = kept.files;
+    report.kept_events = kept.events;
+    report.read_bytes += kept.bytes;
+    for (path, what) in kept.problems {
+        report.problem(path, None, what);
+    }
+}
+
+/// Whether a view can be built again, should it be lost.
+fn check_baselines(
+    disk: &dyn Disk,
+    store_id: [u8; 16],
+    report: &mut CheckReport,
+) -> Result<(), StoreError> {
+    for name in baseline::list(disk)? {
+        if let Err(error) = baseline::read(disk, store_id, name.segment) {
+            report.problem(baseline::path_of(name), None, error.to_string());
+        }
+    }
+    let oldest = report.segments.first().map_or(0, |segment| segment.number);
+    if report.oldest > Mark::ZERO
+        && !baseline::list(disk)?
+            .iter()
+            .any(|name| name.segment == oldest)
+    {
+        let what = format!("none for segment {oldest}: a lost view could not be built again");
+        report.note(baseline::DIRECTORY, what);
+    }
+    Ok(())
+}
+
+fn segments(
+    disk: &dyn Disk,
+    cleaned_through: u32,
+    report: &mut CheckReport,
+) -> Result<Vec<Segment>, StoreError> {
     let names = disk
         .list(DIRECTORY)
         .map_err(StoreError::io("list", DIRECTORY))?;
     let mut numbers: Vec<u32> = names
         .iter()
+        .filter(|name| !recover::is_cleaned(name, cleaned_through))
         .filter_map(|name| segment::number_of(name))
         .collect();
     numbers.sort_unstable();

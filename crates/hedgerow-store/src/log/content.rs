@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 
 use hedgerow_core::position::{Mark, TopicId};
+use hedgerow_core::time::Timestamp;
 
 use super::group::{self, HEADER_BYTES, Header};
 use crate::error::StoreError;
@@ -136,6 +137,13 @@ impl Content {
         }
         self.end = end;
         Ok(())
+    }
+
+    /// The highest time that had been given out when its last group was written; [`Timestamp::ZERO`] without a group.
+    pub(crate) fn clock(&self) -> Timestamp {
+        self.edges
+            .as_ref()
+            .map_or(Timestamp::ZERO, |edges| group::clock_in(&edges.last))
     }
 }
 

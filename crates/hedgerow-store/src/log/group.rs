@@ -108,6 +108,11 @@ impl Header {
     }
 }
 
+/// The clock in a header that was found to be whole.
+pub(crate) fn clock_in(header: &[u8; HEADER_BYTES]) -> Timestamp {
+    Timestamp::from_millis(u64_at(header, 40))
+}
+
 /// Whether the crc of a group, header and payload, is right.
 pub(crate) fn is_intact(group: &[u8]) -> bool {
     let crc = crc32c::crc32c(&group[..4]);

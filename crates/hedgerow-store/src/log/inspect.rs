@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hedgerow_core::position::Mark;
 
+use super::kept::{Kept, KeptFile};
 use super::recover::{self, Scanned};
 use super::scan::Scanner;
 use super::segment::{self, DIRECTORY, Segment};
@@ -17,6 +18,8 @@ pub(crate) struct Inspected {
     pub store_id: [u8; 16],
     /// Those with groups, oldest first.
     pub segments: Vec<Arc<Segment>>,
+    /// What is kept of older ones.
+    pub kept: Vec<KeptFile>,
     /// The end of the log.
     pub end: Mark,
     _lock: DiskLock,
@@ -32,11 +35,16 @@ impl Inspected {
         let names = disk
             .list(DIRECTORY)
             .map_err(StoreError::io("list", DIRECTORY))?;
-        let numbers = recover::segment_numbers(&names)?;
         let Some((found, _)) = superblock::read(disk)? else {
             let what = "SUPER.a, SUPER.b: neither is whole; the store";
             return Err(StoreError::damaged(what));
         };
+        let kept = Kept::inspect(disk, found.store_id)?;
+        let names: Vec<_> = names
+            .into_iter()
+            .filter(|name| !recover::is_cleaned(name, kept.cleaned_through))
+            .collect();
+        let numbers = recover::segment_numbers(&names)?;
         let Scanned {
             mut segments, tail, ..
         } = recover::scan(disk, found.store_id, &numbers)?;
@@ -44,6 +52,7 @@ impl Inspected {
         Ok(Self {
             store_id: found.store_id,
             segments,
+            kept: kept.files,
             end: tail.end(),
             _lock: lock,
         })

@@ -132,14 +132,17 @@ impl Pool {
         }
     }
 
-    /// Takes a segment that nobody needs, and removes its index.
-    pub(crate) fn release(&self, segment: &Segment) -> Result<(), StoreError> {
+    /// Takes a segment that nobody needs, and removes its index. Its file is kept if all free files together fit `room`
+    /// bytes.
+    pub(crate) fn release(&self, segment: &Segment, room: u64) -> Result<(), StoreError> {
         failpoint::hit("segment-recycle");
         index::remove(&*self.disk, segment.number)?;
         failpoint::hit("index-removed");
         let mut inner = lock(&self.inner);
         let from = segment::path(segment.number);
-        if inner.free.len() >= self.free_max {
+        // Beside the free files there is the next segment.
+        let files = inner.free.len() as u64 + 2;
+        if inner.free.len() >= self.free_max || files * u64::from(self.segment_bytes) > room {
             return self
                 .disk
                 .remove(&from)

@@ -98,7 +98,17 @@ impl Shared {
             self.add_old(&mut row);
         }
         // Each step ends with a segment at the latest.
-        while recent.is_empty() && row.wants_more() && self.read_row(&mut row)? {}
+        while recent.is_empty() && row.wants_more() {
+            match self.read_row(&mut row) {
+                Ok(true) => {}
+                // Its segment was cleaned while it was read.
+                Ok(false) | Err(StoreError::Forgotten { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if row.events.is_empty() {
+            row.events = self.kept.read_from(from, bytes_max)?;
+        }
         if row.events.is_empty() {
             Err(self.forgotten(from))
         } else {

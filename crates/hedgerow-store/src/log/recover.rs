@@ -22,6 +22,7 @@ use hedgerow_core::time::Timestamp;
 
 use super::group::{self, Header};
 use super::index::{self, Index, Reading};
+use super::kept::{Kept, KeptOptions};
 use super::pool::FreeFile;
 use super::scan::Scanner;
 use super::segment::{self, DIRECTORY, Segment};
@@ -44,6 +45,7 @@ pub(crate) struct Found {
     /// Sealed segments whose index has to be written, oldest first.
     pub unindexed: VecDeque<Arc<Segment>>,
     pub work: OpenWork,
+    pub kept: Kept,
 }
 
 /// What opening a log took.
@@ -109,14 +111,21 @@ impl Tail {
 }
 
 /// Opens the log on a disk that is locked already, and raises its epoch.
-pub(crate) fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Found, StoreError> {
+pub(crate) fn open(shared: &Arc<dyn Disk>, options: &LogOptions) -> Result<Found, StoreError> {
+    let disk = &**shared;
     disk.create_dir(DIRECTORY)
         .map_err(StoreError::io("create", DIRECTORY))?;
     let names = disk
         .list(DIRECTORY)
         .map_err(StoreError::io("list", DIRECTORY))?;
+    let has_segments = names.iter().any(|name| segment::number_of(name).is_some());
+    let (found, slot) = identify(disk, options, has_segments)?;
+    let kept_options = KeptOptions {
+        file_bytes_max: options.segment_bytes.into(),
+    };
+    let kept = Kept::open(Arc::clone(shared), found.store_id, kept_options)?;
+    let names = remove_cleaned(disk, names, kept.cleaned_through())?;
     let numbers = segment_numbers(&names)?;
-    let (found, slot) = identify(disk, options, !numbers.is_empty())?;
 
     let Scanned {
         segments,
@@ -145,7 +154,30 @@ pub(crate) fn open(disk: &dyn Disk, options: &LogOptions) -> Result<Found, Store
         tail,
         unindexed,
         work,
+        kept,
     })
+}
+
+/// Removes segments of which everything that is needed was kept: the stop came before they were forgotten, or before that
+/// was durable. Returns the other names.
+fn remove_cleaned(
+    disk: &dyn Disk,
+    names: Vec<String>,
+    cleaned_through: u32,
+) -> Result<Vec<String>, StoreError> {
+    let (cleaned, rest): (Vec<String>, Vec<String>) = names
+        .into_iter()
+        .partition(|name| is_cleaned(name, cleaned_through));
+    for name in cleaned {
+        let path = format!("{DIRECTORY}/{name}");
+        disk.remove(&path).map_err(StoreError::io("remove", path))?;
+    }
+    Ok(rest)
+}
+
+/// Whether a file of the directory is a segment up to this one.
+pub(crate) fn is_cleaned(name: &str, cleaned_through: u32) -> bool {
+    segment::number_of(name).is_some_and(|number| number <= cleaned_through)
 }
 
 /// The `seq` behind the last event of each topic in these segments.

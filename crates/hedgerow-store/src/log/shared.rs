@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use hedgerow_core::position::Mark;
 use tokio::sync::watch;
 
+use super::clean::Plan;
 use super::fence::Fence;
 use super::index;
+use super::kept::Kept;
 use super::pool::Pool;
 use super::queue::Queue;
 use super::read::OldPart;
@@ -31,6 +33,8 @@ pub(crate) struct Shared {
     pub pool: Pool,
     pub fence: Arc<Fence>,
     pub queue: Queue,
+    /// What is kept of segments that were forgotten.
+    pub kept: Kept,
     /// The newest groups.
     pub ring: Mutex<Ring>,
     /// What was read from disk lately.
@@ -49,21 +53,40 @@ pub(crate) struct Shared {
     missing_bytes: AtomicU64,
     /// The next segment could not be made ahead of time.
     spare_missing: AtomicBool,
-    checkpointing: Mutex<()>,
+    /// What to clean next, for the thread that tends the segments.
+    plan: Mutex<Option<Plan>>,
+    /// Whether that thread is there.
+    has_tender: AtomicBool,
+    is_cleaning_short_of_space: AtomicBool,
+    pub cleaned_segments: AtomicU64,
+    pub copied_events: AtomicU64,
+}
+
+/// What a log was opened with.
+pub(crate) struct Files {
+    /// Oldest first.
+    pub segments: VecDeque<Arc<Segment>>,
+    /// Those of them whose index has to be written.
+    pub unindexed: VecDeque<Arc<Segment>>,
+    pub pool: Pool,
+    pub kept: Kept,
 }
 
 impl Shared {
-    /// A log with these segments, whose last group ends at `end`; `unindexed` are those of them whose index has to be
-    /// written.
+    /// A log with these files, whose last group ends at `end`.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         options: LogOptions,
         store_id: [u8; 16],
-        segments: VecDeque<Arc<Segment>>,
-        unindexed: VecDeque<Arc<Segment>>,
-        pool: Pool,
+        files: Files,
         end: Mark,
     ) -> Self {
+        let Files {
+            segments,
+            unindexed,
+            pool,
+            kept,
+        } = files;
         let (durable, durable_end) = watch::channel(end);
         Self {
             disk,
@@ -73,6 +96,7 @@ impl Shared {
             fence: Arc::clone(pool.fence()),
             pool,
             queue: Queue::default(),
+            kept,
             old_parts: Mutex::default(),
             segments: RwLock::new(segments),
             unindexed: Mutex::new(unindexed),
@@ -82,7 +106,11 @@ impl Shared {
             unchecked_bytes: AtomicU64::new(0),
             missing_bytes: AtomicU64::new(0),
             spare_missing: AtomicBool::new(false),
-            checkpointing: Mutex::default(),
+            plan: Mutex::default(),
+            has_tender: AtomicBool::new(false),
+            is_cleaning_short_of_space: AtomicBool::new(false),
+            cleaned_segments: AtomicU64::new(0),
+            copied_events: AtomicU64::new(0),
         }
     }
 
@@ -237,32 +265,69 @@ impl Shared {
         Ok(())
     }
 
-    /// Releases the oldest segments that end at or before `through` and hold nothing that is needed.
+    /// Makes room, now that the view is synced up to `through`: by the thread that tends the segments, or at once where
+    /// there is none.
     pub(crate) fn checkpoint(
         &self,
         through: Mark,
         liveness: &dyn Liveness,
     ) -> Result<(), StoreError> {
-        let _one_at_a_time = lock(&self.checkpointing);
         self.check_owner()?;
-        while let Some(oldest) = self
-            .oldest_sealed()
-            .filter(|oldest| oldest.end() <= through)
-        {
-            let needed =
-                oldest.content().topics.iter().any(|(topic, range)| {
-                    liveness.is_needed(*topic, range.first_seq..=range.last_seq)
-                });
-            if needed {
-                break;
-            }
-            self.segments
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front();
-            self.pool.release(&oldest).inspect_err(|_| self.close())?;
+        let plan = self.plan_cleaning(through, liveness);
+        if self.has_tender.load(Ordering::Acquire) {
+            *lock(&self.plan) = Some(plan);
+            return Ok(());
         }
-        Ok(())
+        match self.clean(&plan) {
+            Err(error) if error.is_disk_full() => Ok(()),
+            cleaned => cleaned,
+        }
+    }
+
+    /// Says that plans are carried out by a thread of its own from now on.
+    pub(crate) fn has_tender(&self) {
+        self.has_tender.store(true, Ordering::Release);
+    }
+
+    /// Cleans what was planned last. Without room for it the log goes on, and the next plan is tried.
+    pub(crate) fn clean_as_planned(&self) {
+        let Some(plan) = lock(&self.plan).take() else {
+            return;
+        };
+        if self.is_closed() {
+            return;
+        }
+        let cleaned = self.clean(&plan);
+        let is_short = matches!(&cleaned, Err(error) if error.is_disk_full());
+        let was_short = self
+            .is_cleaning_short_of_space
+            .swap(is_short, Ordering::Relaxed);
+        match cleaned {
+            Err(error) if is_short => {
+                if !was_short {
+                    tracing::warn!("no room to keep what is needed of old segments: {error}");
+                }
+                self.check_space();
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(cause, "the store closes: {error}");
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// Forgets the oldest segment; its file is the caller's.
+    pub(crate) fn remove_oldest(&self, number: u32) {
+        let mut segments = self
+            .segments
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let oldest = segments.pop_front();
+        assert!(
+            oldest.is_some_and(|oldest| oldest.number == number),
+            "segments are forgotten oldest first"
+        );
     }
 
     /// Closes the log if the directory has another owner.
@@ -281,6 +346,10 @@ impl Shared {
                 || self.missing_bytes.load(Ordering::Relaxed) > 0,
             queued_bytes: self.queue.bytes(),
             recycled_segments: self.pool.recycled(),
+            kept_bytes: self.kept.bytes(),
+            cleaned_segments: self.cleaned_segments.load(Ordering::Relaxed),
+            copied_events: self.copied_events.load(Ordering::Relaxed),
+            compacted_files: self.kept.compacted_files(),
         }
     }
 
@@ -296,21 +365,14 @@ impl Shared {
         lock(&self.durable).take();
     }
 
-    /// The oldest segment, if a later one holds a durable group: without one, the end of the log would go with it.
-    fn oldest_sealed(&self) -> Option<Arc<Segment>> {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let has_successor = segments.get(1).is_some_and(|next| next.content().end > 0);
-        segments.front().filter(|_| has_successor).cloned()
-    }
-
-    /// Sealed segments whole, the active one as far as it is written.
-    fn used_bytes(&self) -> u64 {
+    /// Kept files and sealed segments whole, the active one as far as it is written.
+    pub(crate) fn used_bytes(&self) -> u64 {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let Some(active) = segments.back() else {
-            return 0;
+            return self.kept.bytes();
         };
         let sealed = (segments.len() as u64 - 1) * u64::from(self.options.segment_bytes);
-        sealed + u64::from(active.content().end)
+        sealed + u64::from(active.content().end) + self.kept.bytes()
     }
 
     /// Looks whether the disk has room; says so if not.

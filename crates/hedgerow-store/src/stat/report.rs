@@ -17,6 +17,10 @@ pub struct StatReport {
     pub end: Mark,
     /// Oldest first.
     pub segments: Vec<SegmentStat>,
+    /// Files of what is kept of older segments.
+    pub kept_files: u64,
+    /// Their size.
+    pub kept_bytes: u64,
     /// Those with the most bytes first.
     pub topics: Vec<TopicStat>,
     /// Those that need anything, by what only they need.
@@ -73,6 +77,6 @@ pub struct SubscriptionStat {
     pub bytes: u64,
     /// The size of those that nobody else needs.
     pub only_bytes: u64,
-    /// The oldest segment that it needs.
+    /// The oldest segment that it needs, 0 if it needs kept events only.
     pub oldest_segment: u32,
 }

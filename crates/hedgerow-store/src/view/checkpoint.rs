@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
+use super::baseline::{self, Baseline, Baselines};
 use super::layers::{Layers, Overlay};
 use super::open_set::OpenSet;
 use super::rows::{self, STAMP_KEY, StampRow, SubscriptionRow, TopicRow, damaged_view};
@@ -27,8 +28,10 @@ const SCAN_ROWS: usize = 4096;
 const FORGOTTEN_ROWS_MAX: usize = 10_000;
 /// Subscriptions whose floor one checkpoint looks for.
 const RAISED_FLOORS_MAX: usize = 256;
-/// Catalog files that are kept.
+/// Catalog files that are kept beside those that a baseline names.
 const CATALOG_FILES_KEPT: usize = 4;
+/// Baselines that are known of; there are no more segments.
+const BASELINES_KNOWN_MAX: usize = 1 << 16;
 pub(super) const CATALOG_DIRECTORY: &str = "catalog";
 const CATALOG_ENDING: &str = ".json";
 
@@ -37,7 +40,8 @@ pub struct Checkpoint {
     mark: Mark,
     overlay: Arc<Overlay>,
     rows: Vec<(Space, Vec<u8>, Option<Vec<u8>>)>,
-    catalog: Option<Catalog>,
+    catalogs: Vec<Catalog>,
+    baselines: Vec<Baseline>,
     secrets: Arc<Secrets>,
     table: Arc<dyn Table>,
 }
@@ -51,10 +55,11 @@ impl Checkpoint {
 
     /// Writes it and syncs it. Takes as long as the disk does: for a thread of its own.
     pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if let Some(catalog) = &self.catalog {
+        for catalog in &self.catalogs {
             let json = catalog.to_sealed_json(&self.secrets)?;
             write_catalog(disk, catalog.revision, &json)?;
         }
+        baseline::write(disk, &self.baselines)?;
         failpoint::hit("checkpoint-apply");
         let rows = self
             .rows
@@ -80,6 +85,7 @@ impl View {
         options: ViewOptions,
     ) -> Result<Self, StoreError> {
         let mut view = Self::empty(table, secrets, options);
+        view.list_baselines(disk)?;
         let Some(stamp) = view.layers.table().get(Space::State, STAMP_KEY)? else {
             return Ok(view);
         };
@@ -108,7 +114,11 @@ impl View {
         Ok(view)
     }
 
-    fn empty(table: Arc<dyn Table>, secrets: Arc<Secrets>, options: ViewOptions) -> Self {
+    pub(super) fn empty(
+        table: Arc<dyn Table>,
+        secrets: Arc<Secrets>,
+        options: ViewOptions,
+    ) -> Self {
         Self {
             layers: Layers::new(table),
             catalog: Catalog::default(),
@@ -127,7 +137,16 @@ impl View {
             first_terminal: 1,
             terminal_records_max: options.terminal_records_max,
             floors_after: None,
+            baselines: Baselines::default(),
+            unsaved_catalogs: Vec::new(),
         }
+    }
+
+    /// Takes note of the baselines there are.
+    pub(super) fn list_baselines(&mut self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let baselines = baseline::list(disk)?.into_iter();
+        self.baselines.written = baselines.map(|name| name.segment).collect();
+        Ok(())
     }
 
     fn load_state(&mut self) -> Result<(), StoreError> {
@@ -187,12 +206,16 @@ impl View {
         self.remove_forgotten_rows()?;
         self.raise_due_floors()?;
         let rows = self.take_changed_rows();
-        let catalog = self.take_changed_catalog();
+        let baselines = std::mem::take(&mut self.baselines.taken);
+        self.baselines.writing = baselines.iter().map(|baseline| baseline.segment).collect();
+        let mut catalogs = std::mem::take(&mut self.unsaved_catalogs);
+        catalogs.extend(self.take_changed_catalog());
         Ok(Checkpoint {
             mark: self.mark,
             overlay: self.layers.freeze(),
             rows,
-            catalog,
+            catalogs,
+            baselines,
             secrets: Arc::clone(&self.secrets),
             table: Arc::clone(self.layers.table()),
         })
@@ -201,6 +224,11 @@ impl View {
     /// Says that the checkpoint begun last was written and synced.
     pub fn finish_checkpoint(&mut self) {
         self.layers.thaw();
+        let written = std::mem::take(&mut self.baselines.writing);
+        self.baselines.written.extend(written);
+        while self.baselines.written.len() > BASELINES_KNOWN_MAX {
+            self.baselines.written.pop_first();
+        }
     }
 
     fn take_changed_rows(&mut self) -> Vec<(Space, Vec<u8>, Option<Vec<u8>>)> {
@@ -341,11 +369,11 @@ fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), Stor
     file.sync_data().map_err(io)?;
     disk.rename(&new, &catalog_path(revision)).map_err(io)?;
     disk.sync_dir(CATALOG_DIRECTORY).map_err(io)?;
+    let baselines = baseline::list(disk)?.into_iter();
+    let oldest = baselines.map(|baseline| baseline.catalog_revision).min();
+    let needed_from = oldest.unwrap_or(revision).min(revision);
     let mut names = disk.list(CATALOG_DIRECTORY).map_err(io)?;
-    names.retain(|name| {
-        name.ends_with(CATALOG_ENDING)
-            && format!("{CATALOG_DIRECTORY}/{name}") <= catalog_path(revision)
-    });
+    names.retain(|name| revision_of(name).is_some_and(|one| one < needed_from));
     names.sort();
     let surplus = names.len().saturating_sub(CATALOG_FILES_KEPT);
     for name in names.into_iter().take(surplus) {

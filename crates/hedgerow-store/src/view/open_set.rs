@@ -100,6 +100,34 @@ impl OpenSet {
             })
     }
 
+    /// All of them, in a form to be stored whole.
+    pub(super) fn chunks(&self) -> Vec<(u64, Vec<u8>)> {
+        let chunks = self.chunks.iter().map(|(chunk, bitmap)| {
+            let mut bytes = Vec::with_capacity(bitmap.serialized_size());
+            bitmap
+                .serialize_into(&mut bytes)
+                .expect("memory takes what is written");
+            (*chunk, bytes)
+        });
+        chunks.collect()
+    }
+
+    /// Takes what was stored whole, in the place of what there is. All parts count as changed.
+    pub(super) fn restore(&mut self, chunks: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
+        *self = Self::default();
+        for (chunk, bytes) in chunks {
+            let bitmap = RoaringBitmap::deserialize_from(bytes.as_slice())
+                .map_err(|_| damaged_view("open positions cannot be read"))?;
+            self.len += bitmap.len();
+            let parts = bitmap
+                .iter()
+                .map(|low| ((chunk << CHUNK_BITS) | u64::from(low)) >> PART_BITS);
+            self.changed.extend(parts);
+            self.chunks.insert(*chunk, bitmap);
+        }
+        Ok(())
+    }
+
     /// Takes the changed parts: each with its number and stored form, `None` if it is empty.
     pub(super) fn take_changes(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
         let changed = std::mem::take(&mut self.changed);

@@ -32,7 +32,7 @@ pub(super) struct StampRow {
 }
 
 /// One topic.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct TopicRow {
     /// The number that its next event gets.
     pub next_seq: u64,
@@ -41,7 +41,7 @@ pub(super) struct TopicRow {
 }
 
 /// One subscription. Its open positions are in rows of their own.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SubscriptionRow {
     /// The first number it may still have to attempt; `None` while it stands at the reader.
     pub cursor: Option<u64>,

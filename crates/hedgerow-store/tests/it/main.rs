@@ -8,6 +8,7 @@ mod check;
 mod conformance;
 mod history;
 mod log_basic;
+mod log_clean;
 mod log_damage;
 mod log_fence;
 mod log_index;

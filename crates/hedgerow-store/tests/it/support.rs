@@ -13,11 +13,12 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::log::{Clock, Log, LogOptions};
 use hedgerow_store::record::{PackedEvents, Record, Settled, SettledHow};
 use hedgerow_store::secrets::Secrets;
-use hedgerow_store::{Liveness, StoreError};
+use hedgerow_store::{Liveness, Needed, StoreError};
 
 /// Small segments, so that tests go through many.
 pub fn small() -> LogOptions {
     LogOptions {
+        keep_after: std::time::Duration::from_secs(600),
         segment_bytes: 64 * 1024,
         bytes_max: 64 * 64 * 1024,
         disk_reserve_bytes: 0,
@@ -84,6 +85,13 @@ impl Liveness for Floors {
     fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
         *seqs.end() >= self.0.get(&topic).copied().unwrap_or(0)
     }
+
+    fn needed(&self, topic: TopicId, _: RangeInclusive<u64>) -> Needed {
+        Needed {
+            from: self.0.get(&topic).copied().unwrap_or(0),
+            ..Needed::default()
+        }
+    }
 }
 
 /// Everything is settled.
@@ -92,5 +100,9 @@ pub struct NothingNeeded;
 impl Liveness for NothingNeeded {
     fn is_needed(&self, _: TopicId, _: RangeInclusive<u64>) -> bool {
         false
+    }
+
+    fn needed(&self, _: TopicId, _: RangeInclusive<u64>) -> Needed {
+        Needed::default()
     }
 }

@@ -65,9 +65,7 @@ fn a_view_from_the_future_is_refused() {
     assert!(
         text.contains(&stamp.to_string())
             && text.contains(&log.end().to_string())
-            && text.contains(
-                "view/ is newer than log/; restore the whole data directory from one backup"
-            ),
+            && text.contains("view/ is newer than log/; bring back the log/ that belongs to it"),
         "{text}"
     );
 }
@@ -97,7 +95,7 @@ fn a_view_older_than_the_log_is_refused() {
         assert!(
             text.contains(&format!(
                 "stands at {stamp} and the log begins behind {oldest}"
-            )) && text.contains("restore the whole data directory from one backup"),
+            )) && text.contains("run `hedgerow recover`"),
             "{text}"
         );
     }

@@ -288,6 +288,7 @@ impl Life {
 
 fn options() -> LogOptions {
     LogOptions {
+        keep_after: std::time::Duration::ZERO,
         segment_bytes: 64 * 1024,
         bytes_max: 24 * 64 * 1024,
         disk_reserve_bytes: 0,

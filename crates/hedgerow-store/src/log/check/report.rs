@@ -17,6 +17,10 @@ pub struct CheckReport {
     pub end: Mark,
     /// Each segment, oldest first.
     pub segments: Vec<SegmentCheck>,
+    /// Files of what is kept of older segments.
+    pub kept_files: usize,
+    /// Events in them.
+    pub kept_events: u64,
     /// Files of the catalog.
     pub catalog_files: usize,
     /// The view, if there is one that can be read.

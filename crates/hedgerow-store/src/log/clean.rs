@@ -1,0 +1,326 @@
+//! Cleans the oldest segments: copies what is still needed of them into kept files and gives the files back (design D1).
+//!
+//! Segments are forgotten oldest first. One in which nothing is needed is simply forgotten. One in which something is
+//! needed is cleaned when it is older than `keep_after`, or when the log takes more than half of its bytes, and only if
+//! that frees a segment at least: in a healthy system nothing is copied.
+//!
+//! What is kept describes deliveries as of the end of the last cleaned segment, and is worked out from the records of the
+//! cleaned segments alone. So a view can be built again from a baseline, from what is kept, and from the log that is left:
+//! nothing is counted twice and nothing left out. That is why segments are cleaned in *runs*, each of which ends before a
+//! segment with a baseline.
+//!
+//! [`plan`](Shared::plan_cleaning) asks the view, quickly, on the thread of its owner;
+//! [`clean`](Shared::clean) reads and writes, on the thread that tends the segments.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+
+use super::kept::{Class, Cleaning};
+use super::scan::Scanner;
+use super::segment::{self, Segment};
+use super::shared::Shared;
+use crate::error::StoreError;
+use crate::failpoint;
+use crate::record::{DeliveryState, Owed, Record};
+use crate::{Liveness, Needed};
+
+/// What is to be cleaned, as the view saw it.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// Oldest first; each run ends before a segment with a baseline.
+    runs: Vec<Vec<Step>>,
+    /// The topic of each subscription.
+    topics: HashMap<SubscriptionId, TopicId>,
+    /// What is needed of each topic that has kept events.
+    kept: HashMap<TopicId, Needed>,
+}
+
+/// A segment to be forgotten.
+struct Step {
+    segment: Arc<Segment>,
+    /// What is still needed of it; topics of which nothing is are left out.
+    needed: HashMap<TopicId, Needed>,
+}
+
+/// What is owed for one event, as of the record read last.
+type States = Vec<(SubscriptionId, Option<(Timestamp, Owed)>)>;
+
+impl Shared {
+    /// Says which segments that end before `through` can be forgotten now, and what has to be kept of them.
+    pub(crate) fn plan_cleaning(&self, through: Mark, liveness: &dyn Liveness) -> Plan {
+        let mut runs = Vec::new();
+        let mut run = Vec::new();
+        let mut freed_bytes = 0;
+        let mut good = 0;
+        let segments = self.segments();
+        let used_bytes = self.used_bytes();
+        let now = segments
+            .back()
+            .map_or(Timestamp::ZERO, |newest| clock_of(newest));
+        // The view has folded a group of the next segment: so there is one, and its baseline was taken.
+        for segment in segments.iter().filter(|one| one.number < through.segment()) {
+            let (needed, needed_bytes) = needed_of(segment, liveness);
+            let is_dead = needed.is_empty();
+            let is_old = now.since(clock_of(segment)) >= self.options.keep_after;
+            let is_pressed =
+                used_bytes.saturating_sub(freed_bytes) > self.options.watermark_bytes() / 2;
+            if !(is_dead || is_old || is_pressed) {
+                break;
+            }
+            freed_bytes += u64::from(segment.capacity).saturating_sub(needed_bytes);
+            run.push(Step {
+                segment: Arc::clone(segment),
+                needed,
+            });
+            if !liveness.has_baseline(segment.number + 1) {
+                continue;
+            }
+            runs.push(std::mem::take(&mut run));
+            let is_worth_it = freed_bytes >= u64::from(self.options.segment_bytes);
+            if is_worth_it || runs.iter().flatten().all(|step| step.needed.is_empty()) {
+                good = runs.len();
+            }
+        }
+        runs.truncate(good);
+        Plan {
+            runs,
+            topics: liveness.subscriptions().into_iter().collect(),
+            kept: self
+                .kept
+                .topics()
+                .into_iter()
+                .map(|topic| (topic, liveness.needed(topic, 0..=u64::MAX)))
+                .collect(),
+        }
+    }
+
+    /// Does what was planned. What was forgotten since is left alone.
+    ///
+    /// # Errors
+    /// Of a disk that is full: what was not cleaned waits for the next plan. Any other error closes the log.
+    pub(crate) fn clean(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.fence.check().inspect_err(|_| self.close())?;
+        let cleaned = self.clean_runs(plan).and_then(|()| self.tidy_kept(plan));
+        cleaned.inspect_err(|error| {
+            if !error.is_disk_full() {
+                self.close();
+            }
+        })
+    }
+
+    fn clean_runs(&self, plan: &Plan) -> Result<(), StoreError> {
+        for run in &plan.runs {
+            let Some(last) = run.last() else { continue };
+            if self.segments().front().map(|oldest| oldest.number) != Some(run[0].segment.number) {
+                continue;
+            }
+            if run.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
+                self.keep_needed(run, plan)?;
+                self.cleaned_segments
+                    .fetch_add(run.len() as u64, Ordering::Relaxed);
+            }
+            for step in run {
+                self.forget_oldest(&step.segment)?;
+            }
+            crate::view::baseline::remove_before(&*self.disk, last.segment.number + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes kept files in which nothing is needed, and writes those anew in which little is.
+    fn tidy_kept(&self, plan: &Plan) -> Result<(), StoreError> {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let is_pressed = self.used_bytes() >= self.options.watermark_bytes();
+        self.kept.tidy(&plan.kept, is_pressed)
+    }
+
+    /// Copies what is needed of a run.
+    fn keep_needed(&self, run: &[Step], plan: &Plan) -> Result<(), StoreError> {
+        let mut copy = Copy {
+            shared: self,
+            plan,
+            cleaning: self.kept.begin(),
+            states: HashMap::new(),
+        };
+        for step in run {
+            copy.follow(&step.segment)?;
+        }
+        for step in run {
+            copy.keep_events(step)?;
+        }
+        copy.keep_updates();
+        let last = run.last().map_or(0, |step| step.segment.number);
+        copy.cleaning.commit(last)
+    }
+
+    /// Gives the file of the oldest segment back.
+    fn forget_oldest(&self, oldest: &Segment) -> Result<(), StoreError> {
+        self.remove_oldest(oldest.number);
+        failpoint::hit("segment-forget");
+        let room = self.options.bytes_max.saturating_sub(self.used_bytes());
+        self.pool.release(oldest, room)
+    }
+
+    fn for_each_record(
+        &self,
+        segment: &Segment,
+        mut take: impl FnMut(&Record) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let end = segment.content().end;
+        let mut scanner = Scanner::new(&*segment.file, self.store_prefix(), segment.number, end);
+        let mut offset = 0;
+        while offset < end {
+            let group = scanner.read_group(offset)?.ok_or_else(|| {
+                let place = Mark::new(segment.number, offset);
+                StoreError::damaged(format!(
+                    "{}: the group at {place}",
+                    segment::path(segment.number)
+                ))
+            })?;
+            offset = group.end.offset();
+            group.records.iter().try_for_each(&mut take)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a run leaves behind, while it is worked out.
+struct Copy<'a> {
+    shared: &'a Shared,
+    plan: &'a Plan,
+    cleaning: Cleaning<'a>,
+    /// Deliveries that the run's records left unsettled, and those of kept events that they settled.
+    states: HashMap<(TopicId, u64), States>,
+}
+
+impl Copy<'_> {
+    /// Takes note of what the records of a segment did to deliveries.
+    fn follow(&mut self, segment: &Segment) -> Result<(), StoreError> {
+        let shared = self.shared;
+        shared.for_each_record(segment, |record| {
+            for change in record.delivery_changes() {
+                // Of one that is gone nothing is owed.
+                if let Some(topic) = self.plan.topics.get(&change.subscription) {
+                    self.change(*topic, change.subscription, change.seq, change.to);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The same rule as the view's: what is not unsettled can only be begun.
+    fn change(
+        &mut self,
+        topic: TopicId,
+        subscription: SubscriptionId,
+        seq: u64,
+        to: DeliveryState,
+    ) {
+        let was_kept = self.shared.kept.is_open(topic, subscription, seq);
+        let states = self.states.entry((topic, seq)).or_default();
+        let at = states.iter().position(|(id, _)| *id == subscription);
+        let is_open = at.map_or(was_kept, |at| states[at].1.is_some());
+        let state = match to {
+            DeliveryState::Begun(due, owed) if !is_open => Some((due, owed)),
+            DeliveryState::Moved(due, owed) if is_open => Some((due, owed)),
+            DeliveryState::Ended if is_open => None,
+            _ => return,
+        };
+        match at {
+            Some(at) => states[at].1 = state,
+            None => states.push((subscription, state)),
+        }
+        if state.is_none() && !was_kept {
+            states.retain(|(id, _)| *id != subscription);
+        }
+        if states.is_empty() {
+            self.states.remove(&(topic, seq));
+        }
+    }
+
+    /// Copies the events of a segment that are needed, each with what is owed for it.
+    fn keep_events(&mut self, step: &Step) -> Result<(), StoreError> {
+        if step.needed.is_empty() {
+            return Ok(());
+        }
+        let shared = self.shared;
+        shared.for_each_record(&step.segment, |record| {
+            let Record::Events(events) = record else {
+                return Ok(());
+            };
+            let Some(needed) = step.needed.get(&events.topic) else {
+                return Ok(());
+            };
+            for (seq, event) in events.events_from(events.first_seq) {
+                let class = if needed.open.contains(seq) {
+                    Class::Owed
+                } else if seq >= needed.from {
+                    Class::Behind
+                } else {
+                    continue;
+                };
+                let states = self.states.remove(&(events.topic, seq)).unwrap_or_default();
+                let owed = states
+                    .into_iter()
+                    .filter_map(|(id, state)| state.map(|(due, owed)| (id, due, owed)));
+                let position = Position {
+                    topic: events.topic,
+                    seq,
+                };
+                self.cleaning.event(
+                    class,
+                    position,
+                    event.published,
+                    event.bytes,
+                    owed.collect(),
+                );
+                shared.copied_events.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes what became of events that were kept before. What is left besides was settled behind the run: the log that
+    /// is left says so.
+    fn keep_updates(&mut self) {
+        // In order, so that the same log leaves the same files.
+        let states: BTreeMap<_, _> = self.states.drain().collect();
+        for ((topic, seq), states) in states {
+            let position = Position { topic, seq };
+            if !self.shared.kept.has(position) {
+                continue;
+            }
+            for (subscription, state) in states {
+                self.cleaning.update(position, subscription, state);
+            }
+        }
+    }
+}
+
+/// What is needed of a segment, and about how many bytes that is.
+fn needed_of(segment: &Segment, liveness: &dyn Liveness) -> (HashMap<TopicId, Needed>, u64) {
+    let mut needed = HashMap::new();
+    let mut bytes = 0;
+    for (topic, range) in &segment.content().topics {
+        let seqs = range.first_seq..=range.last_seq;
+        if !liveness.is_needed(*topic, seqs.clone()) {
+            continue;
+        }
+        let one = liveness.needed(*topic, seqs.clone());
+        let count = one.count_in(seqs);
+        bytes += range.bytes / range.count() * count;
+        needed.insert(*topic, one);
+    }
+    (needed, bytes)
+}
+
+/// The time of the last group of a segment.
+fn clock_of(segment: &Segment) -> Timestamp {
+    segment.content().clock()
+}

@@ -1,0 +1,98 @@
+//! Gives space back: deletes kept files in which nothing is needed, and writes those anew in which little is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hedgerow_core::position::{Position, TopicId};
+
+use super::Kept;
+use super::file::KeptFile;
+use crate::{Needed, StoreError};
+
+/// Files that are written anew at most before the next plan.
+const COMPACTED_MAX: usize = 32;
+/// The part of a file that must be of no use before it is written anew, in sixteenths; and while space is short.
+const DEAD_SIXTEENTHS: u64 = 8;
+const DEAD_SIXTEENTHS_PRESSED: u64 = 1;
+
+impl Kept {
+    /// Deletes and writes anew, one file at a time, so that little space is taken for it.
+    ///
+    /// # Errors
+    /// What was done until then counts.
+    pub(crate) fn tidy(
+        &self,
+        needed: &HashMap<TopicId, Needed>,
+        is_pressed: bool,
+    ) -> Result<(), StoreError> {
+        let sixteenths = if is_pressed {
+            DEAD_SIXTEENTHS_PRESSED
+        } else {
+            DEAD_SIXTEENTHS
+        };
+        let (mut dead, mut sparse) = (Vec::new(), Vec::new());
+        for file in self.files() {
+            let live = live_bytes(&file, needed);
+            if live == 0 {
+                dead.push(file.number);
+            } else if live <= file.len_bytes / 16 * (16 - sixteenths) {
+                sparse.push((file.len_bytes - live, file.number));
+            }
+        }
+        if !dead.is_empty() {
+            self.begin().commit_in_place_of(&dead)?;
+        }
+        // Those that give most back first.
+        sparse.sort_unstable_by_key(|(dead, _)| std::cmp::Reverse(*dead));
+        for (_, number) in sparse.into_iter().take(COMPACTED_MAX) {
+            let mut cleaning = self.begin().not_to(number);
+            // As it is now: one that was written anew before may have added to it.
+            let Some(file) = cleaning.file(number) else {
+                continue;
+            };
+            copy_live(&file, needed, &mut cleaning)?;
+            cleaning.commit_in_place_of(&[number])?;
+            self.count_compacted(1);
+        }
+        Ok(())
+    }
+}
+
+fn live_bytes(file: &KeptFile, needed: &HashMap<TopicId, Needed>) -> u64 {
+    let topics = file.topics.iter().map(|(topic, kept)| {
+        // Of a topic that nobody was asked about all is needed.
+        let needed = needed.get(topic);
+        needed.map_or(kept.bytes, |needed| kept.needed_bytes(needed))
+    });
+    topics.sum()
+}
+
+/// Copies what is needed of a file, with what is owed now.
+fn copy_live(
+    file: &Arc<KeptFile>,
+    needed: &HashMap<TopicId, Needed>,
+    cleaning: &mut super::Cleaning<'_>,
+) -> Result<(), StoreError> {
+    let mut owed = file.owed()?;
+    file.for_each_block(|block| {
+        for (position, event) in file.positioned_events(&block)? {
+            let Position { topic, seq } = position;
+            if needed
+                .get(&topic)
+                .is_some_and(|needed| !needed.contains(seq))
+            {
+                continue;
+            }
+            let owed = owed.remove(&(topic, seq)).unwrap_or_default();
+            cleaning.event_in(
+                file.class,
+                file.bucket,
+                position,
+                event.published,
+                event.bytes,
+                owed,
+            );
+        }
+        Ok(())
+    })
+}
