@@ -15,10 +15,12 @@
 //! | [`filter`] | which events a subscription wants |
 //! | [`outcome`] | what an answer or a failure means |
 //! | [`retry`] | when the next attempt is, or that there is none |
+//! | [`dead_letter`] | when what was not delivered is written to the dead-letter store |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`limits`] | every fixed bound |
 
 pub mod credit;
+pub mod dead_letter;
 pub mod event;
 pub mod filter;
 pub mod limits;

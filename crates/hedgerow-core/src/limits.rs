@@ -104,3 +104,6 @@ pub const CHANGES_WAITING_MAX: usize = 256;
 pub const TOPICS_MAX: usize = 10_000;
 /// Subscriptions of one topic. Source: ED-062 says 500; each published event is offered to all of them.
 pub const SUBSCRIPTIONS_PER_TOPIC_MAX: usize = 10_000;
+
+/// The longest path of a local directory for dead letters.
+pub const DEAD_LETTER_DIRECTORY_BYTES_MAX: usize = 256;

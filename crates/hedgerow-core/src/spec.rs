@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use endpoint_url::EndpointUrl;
 pub use filter::FilterSpec;
-pub use subscription::{DeliverySchema, Destination, SubscriptionSpec};
+pub use subscription::{DeadLetterDestination, DeliverySchema, Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 
 use crate::limits;

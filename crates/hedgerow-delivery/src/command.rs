@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::position::TopicId;
-use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::position::{Position, TopicId};
+use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
 use hedgerow_store::catalog::{Subscription, Topic, TopicKeys};
 use hedgerow_store::history::{HistoryHandle, HistoryRecord};
+use hedgerow_store::record::{PendingDeadLetter, dead_text, unpack_event};
 use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use crate::dead_letters::{self, OpenDeadLetters, WriteError};
 use crate::note::AttemptNote;
 
 /// Why the engine did not do what it was asked.
@@ -121,6 +123,19 @@ pub enum Command {
         /// When it is done.
         answer: Answer<()>,
     },
+    /// Events that wait to be written to the dead-letter store.
+    PendingDeadLetters {
+        /// The topic's name.
+        topic: String,
+        /// The subscription's name.
+        subscription: String,
+        /// Only those behind this row.
+        after: (Timestamp, u64),
+        /// How many at most.
+        limit: usize,
+        /// The topic's id; due time, number and what is known of each.
+        answer: Answer<PendingPage>,
+    },
     /// Deliveries that ended undelivered.
     TerminalRecords {
         /// Which of them.
@@ -195,6 +210,27 @@ pub struct EngineHandle {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) notes: broadcast::Sender<AttemptNote>,
     pub(crate) history: Option<HistoryHandle>,
+    pub(crate) dead_letters: OpenDeadLetters,
+}
+
+/// A topic, and events of it that wait to be written to the dead-letter store: when, their numbers, what is known.
+pub type PendingPage = (TopicId, Vec<(Timestamp, u64, PendingDeadLetter)>);
+
+/// An event that waits to be written to the dead-letter store.
+#[derive(Debug, Clone)]
+pub struct PendingEvent {
+    /// When it is written.
+    pub due: Timestamp,
+    /// Its number in its topic.
+    pub seq: u64,
+    /// Its id, type and subject, each cut as in a terminal record.
+    pub event_id: String,
+    /// See `event_id`.
+    pub event_type: String,
+    /// See `event_id`.
+    pub subject: String,
+    /// Why it was not delivered, and what was tried.
+    pub pending: PendingDeadLetter,
 }
 
 /// What is remembered of an event (ED-311).
@@ -250,6 +286,61 @@ impl EngineHandle {
                 is_truncated,
                 known_since: history.known_since(),
             }
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| CommandError::Unavailable)
+    }
+
+    /// Tries to write to a dead-letter destination (ED-319). On a thread for that.
+    ///
+    /// # Errors
+    /// Why it cannot be written to.
+    pub async fn probe_dead_letters(
+        &self,
+        destination: &DeadLetterDestination,
+    ) -> Result<(), WriteError> {
+        let DeadLetterDestination::LocalDirectory { directory } = destination;
+        let (open, directory) = (Arc::clone(&self.dead_letters), directory.clone());
+        let probe = move || dead_letters::probe(&open, &directory);
+        // A task that panicked has said so.
+        tokio::task::spawn_blocking(probe).await.unwrap_or(Ok(()))
+    }
+
+    /// The events of a subscription that wait to be written to the dead-letter store (ED-248): the first `limit` behind the
+    /// row `after`.
+    pub async fn pending_dead_letters(
+        &self,
+        topic: String,
+        subscription: String,
+        after: (Timestamp, u64),
+        limit: usize,
+    ) -> Result<Vec<PendingEvent>, CommandError> {
+        let (topic, rows) = self
+            .ask(|answer| Command::PendingDeadLetters {
+                topic,
+                subscription,
+                after,
+                limit,
+                answer,
+            })
+            .await?;
+        let store = Arc::clone(&self.store);
+        let read = move || {
+            let events = rows.into_iter().filter_map(|(due, seq, pending)| {
+                // One that was written meanwhile may be gone.
+                let event = store.read(Position { topic, seq }).ok()?;
+                let event = unpack_event(&event.bytes).ok()?;
+                Some(PendingEvent {
+                    due,
+                    seq,
+                    event_id: dead_text(&event.id),
+                    event_type: dead_text(&event.event_type),
+                    subject: dead_text(event.subject.as_deref().unwrap_or_default()),
+                    pending,
+                })
+            });
+            events.collect()
         };
         tokio::task::spawn_blocking(read)
             .await

@@ -8,6 +8,7 @@
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
+//! dead letters    --> written together when they are due                     (engine/dead_letters.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
 //! ```
@@ -19,6 +20,7 @@
 //! attempts are then what they are after a crash.
 
 mod attempts;
+mod dead_letters;
 mod declarations;
 mod lost_attempts;
 mod reader;
@@ -47,6 +49,7 @@ use self::reader::TopicReader;
 use self::upkeep::Upkeep;
 use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
+use crate::dead_letters::{OpenDeadLetters, Written};
 use crate::endpoints::Endpoints;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
@@ -75,6 +78,8 @@ pub struct Parts {
     pub view: View,
     /// Where catalog files are written.
     pub disk: Arc<dyn Disk>,
+    /// Where the containers of dead letters are.
+    pub dead_letters: OpenDeadLetters,
     /// Where attempts are remembered for people, if anywhere.
     pub history: Option<HistoryHandle>,
     /// What time it is.
@@ -100,6 +105,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     view: View,
     disk: Arc<dyn Disk>,
+    dead_letters: OpenDeadLetters,
     clock: Arc<dyn Clock>,
     guard: Arc<AddressGuard>,
     spawner: Handle,
@@ -155,6 +161,11 @@ enum Internal {
         took: Duration,
         result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
     },
+    /// Events of a subscription were written to the dead-letter store, or not.
+    DeadLetters {
+        id: SubscriptionId,
+        result: Result<Written, StoreError>,
+    },
     /// The checkpoint under way was written, or not.
     Checkpointed(Result<(), StoreError>),
 }
@@ -208,6 +219,7 @@ impl Engine {
             commands: command_to,
             notes: notes.clone(),
             history: parts.history,
+            dead_letters: Arc::clone(&parts.dead_letters),
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
@@ -222,6 +234,7 @@ impl Engine {
             store: parts.store,
             view: parts.view,
             disk: parts.disk,
+            dead_letters: parts.dead_letters,
             clock: parts.clock,
             guard: parts.guard,
             spawner: parts.spawner,
@@ -374,6 +387,7 @@ impl Engine {
                 self.take_read_behind(from, took, result)
             }
             Internal::Checkpointed(result) => self.checkpointed(result),
+            Internal::DeadLetters { id, result } => self.dead_letters_written(id, result),
         }
     }
 

@@ -37,6 +37,8 @@ pub struct GridOptions {
     pub data: PathBuf,
     /// The file with the key of the secrets; `None` for the one in the data directory.
     pub key_file: Option<PathBuf>,
+    /// The directory that containers of dead letters stand in.
+    pub dead_letters: PathBuf,
     /// How the log is kept.
     pub log: LogOptions,
     /// How attempts are remembered.
@@ -229,7 +231,11 @@ impl Grid {
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
         let history = self.start_history(&disk, issue);
+        let dead_letters = self.options.dead_letters.clone();
         let parts = Parts {
+            dead_letters: Arc::new(move || {
+                RealDisk::new(&dead_letters).map(|disk| Arc::new(disk) as Arc<dyn Disk>)
+            }),
             history: history.as_ref().map(History::handle),
             store,
             view,

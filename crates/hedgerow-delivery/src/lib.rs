@@ -6,6 +6,7 @@
 //! | [`engine`] | the loop: folds durable records into the view, starts attempts, records what became of them |
 //! | [`command`] | what the admin API asks of the engine |
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
+//! | [`dead_letters`] | writes what was not delivered to the dead-letter store |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
@@ -18,6 +19,7 @@
 
 mod attempt;
 pub mod command;
+pub mod dead_letters;
 mod endpoints;
 pub mod engine;
 pub mod grid;

@@ -8,7 +8,7 @@ use http::uri::{InvalidUri, PathAndQuery};
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
-use hedgerow_core::spec::Destination;
+use hedgerow_core::spec::{DeadLetterDestination, Destination};
 use hedgerow_io::http::Target;
 use hedgerow_store::catalog::{Subscription, Topic};
 
@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) policy: RetryPolicy,
     pub(crate) overrides: Overrides,
     pub(crate) response_timeout: Duration,
+    /// Where events go that are not delivered.
+    pub(crate) dead_letter: Option<DeadLetterDestination>,
     /// Each with the first event it decides about, ascending (ED-085).
     filters: Vec<(u64, Filter)>,
 }
@@ -61,6 +63,7 @@ impl Plan {
             policy: subscription.spec.retry_policy,
             overrides: subscription.spec.overrides.clone(),
             response_timeout: subscription.spec.response_timeout,
+            dead_letter: subscription.spec.dead_letter.clone(),
             filters,
         })
     }

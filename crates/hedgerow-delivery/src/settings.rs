@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
+use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
 
@@ -11,6 +12,8 @@ use hedgerow_core::retry::RetrySettings;
 pub struct EngineSettings {
     /// The schedule and what outcomes mean.
     pub retry: RetrySettings,
+    /// When dead letters are written.
+    pub dead_letter: DeadLetterSettings,
     /// Attempts at one endpoint at a time.
     pub credits: CreditSettings,
     /// Attempts at a time over all endpoints.
@@ -41,6 +44,7 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             retry: RetrySettings::default(),
+            dead_letter: DeadLetterSettings::default(),
             credits: CreditSettings::default(),
             attempts_max: 4096,
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,

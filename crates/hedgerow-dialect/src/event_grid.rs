@@ -9,7 +9,9 @@ mod error;
 mod time;
 
 pub use decode::{Request, decode};
-pub use encode::{DeliveryHeaders, delivery_headers, encode, system_id};
+pub use encode::{
+    DeadLetter, DeliveryHeaders, delivery_headers, encode, push_dead_letter, system_id,
+};
 pub use error::{CONTENT_TYPE, Detail, ErrorCode, PublishError, Report};
 
 /// The resource path of a topic: what events carry as `topic`, and what a published `topic` must equal.

@@ -1,5 +1,6 @@
 //! The admin API below `/api/v1`, and `/healthz`. One module a noun; bodies have the shapes of Event Grid's properties.
 
+mod dead_letters;
 mod events;
 mod extract;
 mod health;
@@ -49,6 +50,10 @@ pub fn router(app: SharedApp) -> Router {
         .route(
             "/api/v1/topics/{topic}/eventSubscriptions/{name}",
             subscription,
+        )
+        .route(
+            "/api/v1/topics/{topic}/eventSubscriptions/{name}/pendingDeadLetters",
+            get(dead_letters::list),
         )
         .route("/api/v1/events/{eventId}/attempts", get(events::attempts))
         .route("/api/v1/store", get(store::get))

@@ -51,6 +51,8 @@ pub struct Config {
     pub response_timeout: Duration,
     /// How deliveries are made.
     pub engine: EngineSettings,
+    /// `dead_letter.directory`: where containers of dead letters stand; `None` for `dead-letters` in the data directory.
+    pub dead_letters: Option<PathBuf>,
     /// How endpoints are connected to.
     pub client: ClientOptions,
     /// How the log is kept.
@@ -113,6 +115,7 @@ impl Default for Config {
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
             engine: EngineSettings::default(),
+            dead_letters: None,
             client: ClientOptions::default(),
             store: LogOptions::default(),
             key_file: None,

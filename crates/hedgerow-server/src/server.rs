@@ -265,6 +265,10 @@ fn start_engine(
     let options = GridOptions {
         data: config.data.clone(),
         key_file: config.key_file.clone(),
+        dead_letters: config
+            .dead_letters
+            .clone()
+            .unwrap_or_else(|| config.data.join("dead-letters")),
         log: config.store.clone(),
         terminal_records_max: config.terminal_records_max,
         history: config.history.clone(),

@@ -29,6 +29,8 @@ pub struct App {
     /// How long the body of a request may take.
     pub body_timeout: Duration,
     /// `responseTimeoutSeconds` of subscriptions that do not say it.
+    /// Whether a dead-letter destination that cannot be written to is refused.
+    pub require_reachable: bool,
     pub response_timeout: Duration,
     grid: watch::Receiver<GridState>,
     bodies: Semaphore,
@@ -64,6 +66,7 @@ impl App {
             token,
             guard,
             body_timeout: config.http.body_timeout,
+            require_reachable: config.engine.dead_letter.require_reachable,
             response_timeout: config.response_timeout,
             grid,
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),

@@ -75,6 +75,15 @@ pub enum StoreError {
         /// The object and the version found.
         what: String,
     },
+    /// The data was written by a build from before the format was final.
+    #[error(
+        "{what} is of a build from before the format was final and cannot be read; name an empty data directory, and \
+         declare topics and subscriptions anew"
+    )]
+    Older {
+        /// The object and the version found.
+        what: String,
+    },
     /// Another process uses the directory.
     #[error(
         "data directory {directory} is in use by another server; stop it, or choose another directory"

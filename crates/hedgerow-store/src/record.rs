@@ -1,5 +1,4 @@
-//! What the log holds: one [`Record`] a frame. Kind numbers are never reused; the numbers of kinds that are not
-//! written yet are taken already.
+//! What the log holds: one [`Record`] a frame. Kind numbers are never reused.
 //!
 //! The body of a frame is `postcard` (serde, little-endian variable-length integers), except for the two kinds whose
 //! bodies another format fits better: the events of EVENTS are packed by [`PackedEvents`], and CATALOG carries JSON,
@@ -16,13 +15,12 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use self::change::{DeliveryChange, DeliveryState};
+pub use self::change::{DeliveryChange, DeliveryState, seqs_in};
 pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
 
 /// The number that stands for a record's kind on disk.
 ///
-/// Source: the design's on-disk page. HOLD, LEASE, SEEK and SNAPSHOT are reserved and not written yet; opening a log
-/// that has one is refused as written by a newer version.
+/// Source: the design's on-disk page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names are those of the records below.
@@ -60,6 +58,113 @@ pub enum Record {
     Catalog(CatalogChange),
     /// The server stopped in order.
     CleanStop(CleanStop),
+    /// A subscription is held back, or is no longer.
+    Hold(Hold),
+    /// Deliveries that a client took over for a time.
+    Lease(Lease),
+    /// A subscription was put to another place.
+    Seek(Seek),
+    /// A place of a subscription was kept, or is no longer.
+    Snapshot(Snapshot),
+}
+
+/// HOLD: nothing of a subscription is attempted until a time, or it is attempted again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Which subscription.
+    pub subscription: SubscriptionId,
+    /// The hold that is in force from now on; `None` if there is none.
+    pub hold: Option<HoldState>,
+}
+
+/// What holds a subscription back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldState {
+    /// Why.
+    pub cause: HoldCause,
+    /// What was counted to get here: failures in a row, or in the window.
+    pub failures: u32,
+    /// How often in a row it was held for this cause: the step of the schedule.
+    pub level: u16,
+    /// When it began.
+    pub since: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// Why a subscription is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldCause {
+    /// Its endpoint is on probation.
+    Probation,
+    /// Its deliveries are delayed, because many of them fail.
+    DelayedDelivery,
+    /// The endpoint asked for it.
+    RetryAfter,
+}
+
+/// LEASE: deliveries that a client has until a time, unless it acknowledges or gives them back. Written for subscriptions
+/// whose acknowledgements must not be lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// When they are due again.
+    pub until: Timestamp,
+    /// The deliveries.
+    pub deliveries: Vec<StartedDelivery>,
+}
+
+/// Event numbers in the form in which they are stored whole: chunks of 65,536 of them by their upper bits, each as a
+/// roaring bitmap.
+pub type SeqChunks = Vec<(u64, Vec<u8>)>;
+
+/// SEEK: all that was unsettled is given up; from now on the subscription stands here.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Seek {
+    /// Which subscription.
+    pub subscription: SubscriptionId,
+    /// The first event it may still have to be given for the first time.
+    pub cursor: u64,
+    /// Events before the cursor that it is owed, due at once.
+    pub open: SeqChunks,
+    /// When.
+    pub at: Timestamp,
+    /// Part of every acknowledgement id from now on: those from before are of no effect.
+    pub ack_epoch: u32,
+}
+
+/// SNAPSHOT: a subscription's place is kept, with the events that it needs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Its number, never reused.
+    pub id: u32,
+    /// The place; `None` if the snapshot is gone.
+    pub place: Option<SnapshotPlace>,
+}
+
+/// What a snapshot keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotPlace {
+    /// The topic whose events it pins.
+    pub topic: TopicId,
+    /// From this event on they are needed.
+    pub floor: u64,
+    /// The cursor of the subscription, and what was unsettled before it.
+    pub cursor: u64,
+    /// Events before the cursor that are owed.
+    pub open: SeqChunks,
+    /// When the pin ends.
+    pub expires: Timestamp,
+}
+
+/// Recognises a publish request that is sent again: its id, and what it consisted of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PublishId {
+    /// Drawn by the publisher.
+    pub id: u128,
+    /// Of the content: another request with the same id is none that is sent again.
+    pub content_hash: u128,
 }
 
 /// EVENTS: the events of one publish request, all or none.
@@ -83,6 +188,7 @@ pub struct Events {
 pub struct PackedEvents {
     count: u32,
     bytes: Bytes,
+    publish_id: Option<PublishId>,
 }
 
 /// How often and with what result a delivery has been attempted so far. Part of the row that each unsettled delivery
@@ -162,8 +268,20 @@ pub enum DropReason {
     NoDeadLetterDestination,
     /// The dead-letter store was unavailable for too long (ED-247).
     DeadLetterStoreUnavailable,
-    /// The dead-letter store has no such container, and `deadLetter.dropIfNotFound` is on (ED-247).
+    /// The dead-letter store has no such container, and `dead_letter.drop_if_not_found` is on (ED-247).
     DeadLetterContainerNotFound,
+}
+
+impl DropReason {
+    /// The name that users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoDeadLetterDestination => "NoDeadLetterDestination",
+            Self::DeadLetterStoreUnavailable => "DeadLetterStoreUnavailable",
+            Self::DeadLetterContainerNotFound => "DeadLetterContainerNotFound",
+        }
+    }
 }
 
 /// STARTED: queued before a request's first byte (design D5).
@@ -231,7 +349,8 @@ pub enum SettledHow {
 /// make the list of terminal records large.
 pub const DEAD_TEXT_BYTES_MAX: usize = 512;
 
-/// DEAD: a delivery that ended undelivered. Carries all that its terminal record shows, so that nothing has to be
+/// DEAD: a delivery that ended undelivered, and what follows: its event is dropped, or has to be written to the dead-letter
+/// store, or was. Carries all that its terminal record shows, so that nothing has to be
 /// looked up when the log is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dead {
@@ -255,6 +374,8 @@ pub struct Dead {
     pub event_type: String,
     /// The event's subject, empty if it has none.
     pub subject: String,
+    /// What follows.
+    pub then: DeadThen,
 }
 
 /// A text of an event as a [`Dead`] record keeps it: its beginning, in whole characters.

@@ -14,11 +14,13 @@
 //! layers over a table ([`layers`]). A checkpoint writes both in one batch with the *stamp*, the mark up to which the
 //! log has been folded. Opening loads the stamp and folds what came after it.
 
+mod acks;
 pub(crate) mod baseline;
 pub(crate) mod check;
 mod checkpoint;
 mod layers;
 mod open_set;
+mod publish_ids;
 mod rebuild;
 mod replay;
 mod rows;
@@ -33,19 +35,21 @@ use std::sync::Arc;
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
+pub use self::acks::chunks_of;
 use self::baseline::Baselines;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
 use self::open_set::OpenSet;
+pub use self::publish_ids::Published;
 pub use self::rows::Counters;
 use self::rows::{SubscriptionRow, TopicRow};
 use self::table::{Space, Table};
-pub use self::terminal::{TerminalFilter, TerminalPage, TerminalRecord};
+pub use self::terminal::{Disposition, TerminalFilter, TerminalPage, TerminalRecord};
 use crate::catalog::{Catalog, Change};
 use crate::error::StoreError;
 use crate::record::{
-    CatalogChange, Dead, Events, Failed, FailedDelivery, IN_FLIGHT, Progress, Read, Record,
-    Settled, Started, StartedDelivery,
+    CatalogChange, Dead, DeadThen, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Progress, Read,
+    Record, Settled, SnapshotPlace, Started, StartedDelivery,
 };
 use crate::secrets::Secrets;
 use crate::{Group, Liveness, Needed};
@@ -76,6 +80,9 @@ pub struct View {
     baselines: Baselines,
     /// Catalogs that a baseline names and that have no file yet.
     unsaved_catalogs: Vec<Catalog>,
+    snapshots: BTreeMap<u32, SnapshotPlace>,
+    /// The newest publish time folded: the time by which pins and publish ids expire.
+    log_time: Timestamp,
 }
 
 #[derive(Default)]
@@ -100,6 +107,7 @@ struct ChangedRows {
     subscriptions: BTreeSet<SubscriptionId>,
     /// Gone since, or all their rows removed since.
     forgotten: BTreeSet<SubscriptionId>,
+    snapshots: BTreeSet<u32>,
 }
 
 /// A delivery that is due at a time.
@@ -109,8 +117,19 @@ pub struct DueDelivery {
     pub due: Timestamp,
     /// The event's number in the subscription's topic.
     pub seq: u64,
-    /// What was done so far.
-    pub progress: Progress,
+    /// What is owed next, and what was done so far.
+    pub owed: Owed,
+}
+
+impl DueDelivery {
+    /// The attempts so far, where the next one is owed.
+    #[must_use]
+    pub fn attempt(&self) -> Option<Progress> {
+        match self.owed {
+            Owed::Attempt(progress) => Some(progress),
+            Owed::DeadLetter(_) => None,
+        }
+    }
 }
 
 /// Where [`View::due`] begins to see everything, those in flight first.
@@ -171,6 +190,10 @@ impl View {
             Record::Read(read) => self.fold_read(read),
             Record::Catalog(change) => return self.fold_catalog(change),
             Record::CleanStop(stop) => self.clean_epoch = stop.epoch,
+            Record::Hold(hold) => self.fold_hold(hold),
+            Record::Lease(lease) => self.fold_lease(lease),
+            Record::Seek(seek) => return self.fold_seek(seek),
+            Record::Snapshot(snapshot) => self.fold_snapshot(snapshot),
         }
         Ok(())
     }
@@ -295,7 +318,7 @@ impl View {
                 Ok(DueDelivery {
                     due,
                     seq,
-                    progress: rows::decode(&value)?,
+                    owed: rows::decode(&value)?,
                 })
             })
             .collect()
@@ -320,15 +343,17 @@ impl View {
         };
         row.next_seq = events.first_seq + u64::from(events.packed.count());
         self.changed.topics.insert(events.topic);
+        self.log_time = self.log_time.max(events.published);
+        self.note_publish_id(events);
     }
 
     fn fold_started(&mut self, started: &Started) {
         for delivery in &started.deliveries {
-            self.start(started.subscription, delivery);
+            self.start(started.subscription, delivery, IN_FLIGHT);
         }
     }
 
-    fn start(&mut self, id: SubscriptionId, delivery: &StartedDelivery) {
+    fn start(&mut self, id: SubscriptionId, delivery: &StartedDelivery, row: Timestamp) {
         // A subscription may be gone while records about it were still queued.
         let Some(state) = self.subscriptions.get_mut(&id) else {
             return;
@@ -346,7 +371,10 @@ impl View {
             }
             state.row.counters.matched += 1;
         }
-        self.put_due(id, IN_FLIGHT, delivery.seq, &delivery.progress);
+        if row != IN_FLIGHT && row < state.row.due_floor {
+            state.row.due_floor = row;
+        }
+        self.put_owed(id, row, delivery.seq, &Owed::Attempt(delivery.progress));
         self.changed.subscriptions.insert(id);
     }
 
@@ -368,7 +396,12 @@ impl View {
         }
         self.layers
             .remove(Space::Due, rows::due_key(id, IN_FLIGHT, delivery.seq));
-        self.put_due(id, delivery.due, delivery.seq, &delivery.progress);
+        self.put_owed(
+            id,
+            delivery.due,
+            delivery.seq,
+            &Owed::Attempt(delivery.progress),
+        );
         self.changed.subscriptions.insert(id);
     }
 
@@ -393,7 +426,7 @@ impl View {
             return;
         };
         if let Some(due) = dead.due {
-            if !state.open.remove(dead.seq) {
+            if !state.open.contains(dead.seq) {
                 return;
             }
             self.layers
@@ -402,9 +435,25 @@ impl View {
             state.pass(dead.seq);
             state.row.counters.matched += 1;
         }
-        state.row.counters.dropped += 1;
         self.changed.subscriptions.insert(id);
-        self.put_terminal(dead);
+        let disposition = match dead.then {
+            DeadThen::WriteDue(due, write) => {
+                state.open.insert(dead.seq);
+                state.row.due_floor = state.row.due_floor.min(due);
+                let owed = Owed::DeadLetter(dead.pending(write));
+                return self.put_owed(id, due, dead.seq, &owed);
+            }
+            DeadThen::Dropped(reason) => {
+                state.row.counters.dropped += 1;
+                Disposition::Dropped(reason)
+            }
+            DeadThen::Written => {
+                state.row.counters.dead_lettered += 1;
+                Disposition::DeadLettered
+            }
+        };
+        state.open.remove(dead.seq);
+        self.put_terminal(dead, disposition);
     }
 
     fn fold_read(&mut self, read: &Read) {
@@ -485,12 +534,9 @@ impl View {
         self.changed.forgotten.insert(id);
     }
 
-    fn put_due(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, progress: &Progress) {
-        self.layers.put_new(
-            Space::Due,
-            rows::due_key(id, due, seq),
-            rows::encode(progress),
-        );
+    fn put_owed(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, owed: &Owed) {
+        self.layers
+            .put_new(Space::Due, rows::due_key(id, due, seq), rows::encode(owed));
     }
 
     /// The table under the view.
@@ -506,7 +552,7 @@ impl Liveness for View {
         if self.catalog.topic(topic).is_none() {
             return needed;
         }
-        needed.from = self.read_to(topic);
+        needed.from = self.read_to(topic).min(self.pinned_from(topic));
         for id in self.members.get(&topic).into_iter().flatten() {
             needed.from = needed.from.min(self.cursor(*id));
             if let Some(state) = self.subscriptions.get(id) {
@@ -529,7 +575,7 @@ impl Liveness for View {
         if self.catalog.topic(topic).is_none() {
             return false;
         }
-        if self.read_to(topic) <= *seqs.end() {
+        if self.read_to(topic).min(self.pinned_from(topic)) <= *seqs.end() {
             return true;
         }
         self.members.get(&topic).into_iter().flatten().any(|id| {

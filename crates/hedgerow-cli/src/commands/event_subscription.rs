@@ -138,15 +138,20 @@ struct Settings {
     /// Minutes after which an event is given up, 1 to 1440; 1440 by default.
     #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = minutes)]
     event_ttl: Option<u32>,
+    /// A directory below the server's directory for dead letters, where events go that are not delivered; without a value,
+    /// they are dropped.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "")]
+    deadletter_endpoint: Option<String>,
 }
 
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 5] = [
+pub const DECLARED: [&str; 6] = [
     "filter",
     "retryPolicy",
     "retry",
     "responseTimeoutSeconds",
     "eventDeliverySchema",
+    "deadLetterDestination",
 ];
 
 const LIST: [Column; 9] = [
@@ -305,6 +310,13 @@ impl Settings {
                 body[group][name] = value;
             }
         }
+        if let Some(directory) = self.deadletter_endpoint {
+            body["deadLetterDestination"] = if directory.is_empty() {
+                Value::Null
+            } else {
+                json!({ "endpointType": "LocalDirectory", "properties": { "directory": directory } })
+            };
+        }
         body
     }
 }
@@ -366,6 +378,7 @@ mod tests {
             subject_case_sensitive: None,
             max_delivery_attempts: Some(3),
             event_ttl: None,
+            deadletter_endpoint: None,
         };
         let present = json!({
             "name": "a", "id": "b", "status": {"matched": 1},

@@ -52,6 +52,7 @@ impl Engine {
         ids.sort_unstable();
         for id in ids {
             self.queue_if_ready(id);
+            self.write_dead_letters(id);
         }
     }
 
@@ -227,7 +228,11 @@ impl Engine {
     /// What stood in flight when the server ended has an attempt without a recorded end (ED-207).
     pub(super) fn take_up_in_flight(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let rows = self.view.due(id, FIRST_IN_FLIGHT, IN_FLIGHT, usize::MAX)?;
-        for DueDelivery { seq, progress, .. } in rows {
+        for row in rows {
+            let DueDelivery { seq, .. } = row;
+            let Some(progress) = row.attempt() else {
+                continue;
+            };
             let (next, progress) = self.after_lost_end(id, progress);
             let key = DeliveryKey {
                 subscription: id,

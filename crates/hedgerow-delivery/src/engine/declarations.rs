@@ -11,11 +11,13 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
-use hedgerow_store::record::{CatalogChange, Record};
+use hedgerow_store::record::{CatalogChange, Owed, Record};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
-use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
+use crate::command::{
+    Answer, Command, CommandError, KeyName, PendingPage, SubscriptionInfo, TerminalQuery,
+};
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -25,6 +27,9 @@ pub(super) struct Declarations {
     under_way: Option<(u64, Answered)>,
     waiting: VecDeque<Command>,
 }
+
+/// Rows of the due index that a page of pending dead letters looks at, at most.
+const PENDING_ROWS_MAX: usize = 10_000;
 
 /// Answers who asked for a change, once it holds or cannot be made.
 type Answered = Box<dyn FnOnce(Result<&Engine, CommandError>) + Send>;
@@ -50,6 +55,16 @@ impl Engine {
             }
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
+            }
+            Command::PendingDeadLetters {
+                topic,
+                subscription,
+                after,
+                limit,
+                answer,
+            } => {
+                let page = self.pending_dead_letters(&topic, &subscription, after, limit)?;
+                reply(answer, page);
             }
             Command::StartDeliveries { answer } => {
                 self.release();
@@ -134,6 +149,7 @@ impl Engine {
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
             | Command::StartDeliveries { .. }
+            | Command::PendingDeadLetters { .. }
             | Command::TerminalRecords { .. } => None,
         }
     }
@@ -351,6 +367,35 @@ impl Engine {
             .flight_seqs()
             .filter(|seq| !self.view.is_open(runner.id, *seq))
             .count()
+    }
+
+    fn pending_dead_letters(
+        &self,
+        topic: &str,
+        name: &str,
+        after: (Timestamp, u64),
+        limit: usize,
+    ) -> Result<Result<PendingPage, CommandError>, StoreError> {
+        let subscription = match self.subscription_named(topic, name) {
+            Ok(subscription) => subscription,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut page = Vec::new();
+        let mut after = after.max(BEHIND_IN_FLIGHT);
+        // Attempts stand among them; a bounded number of rows is looked at.
+        let rows = self
+            .view
+            .due(subscription.id, after, Timestamp::MAX, PENDING_ROWS_MAX)?;
+        for row in rows {
+            after = (row.due, row.seq);
+            if let Owed::DeadLetter(pending) = row.owed {
+                page.push((after.0, after.1, pending));
+            }
+            if page.len() == limit {
+                break;
+            }
+        }
+        Ok(Ok((subscription.topic, page)))
     }
 
     fn terminal_records(

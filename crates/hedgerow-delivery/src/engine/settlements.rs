@@ -335,6 +335,7 @@ impl Engine {
             event_id: dead_text(&unpacked.id),
             event_type: dead_text(&unpacked.event_type),
             subject: dead_text(unpacked.subject.as_deref().unwrap_or_default()),
+            then: self.after_end(subscription, decided),
         };
         self.store.journal(Record::Dead(dead))?;
         if let Some(runner) = self.runners.get_mut(&subscription) {
@@ -406,13 +407,5 @@ impl Engine {
         let count = settled.deliveries.len() as u64;
         runner.unsettled_successes = runner.unsettled_successes.saturating_sub(count);
         self.queue_if_ready(id);
-    }
-
-    pub(super) fn observe_dead(&mut self, dead: &Dead) {
-        if let Some(runner) = self.runners.get_mut(&dead.subscription)
-            && let Some(due) = dead.due
-        {
-            runner.drop_due(due, dead.seq);
-        }
     }
 }

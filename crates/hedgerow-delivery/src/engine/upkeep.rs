@@ -61,6 +61,7 @@ impl Engine {
         while let Some((at, id)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
             self.wakes.remove(&(at, id));
             self.queue_if_ready(id);
+            self.write_dead_letters(id);
             self.plan_wake(id)?;
         }
         Ok(())
@@ -118,6 +119,7 @@ impl Engine {
             .collect();
         runner.refill(open, new_horizon);
         self.queue_if_ready(id);
+        self.write_dead_letters(id);
         Ok(())
     }
 
@@ -287,7 +289,7 @@ impl Engine {
                     result?;
                     self.view.finish_checkpoint();
                 }
-                Some(Internal::ReadBehind { .. }) => {}
+                Some(Internal::ReadBehind { .. } | Internal::DeadLetters { .. }) => {}
                 None => return Err(StoreError::Closed),
             }
         }

@@ -5,6 +5,7 @@
 
 mod clock;
 mod crash;
+mod dead_letters;
 mod declarations;
 mod fencing;
 mod history;

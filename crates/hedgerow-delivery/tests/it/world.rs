@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,12 +14,14 @@ use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::command::{Command, CommandError, SubscriptionInfo, TerminalQuery};
+use hedgerow_delivery::dead_letters::OpenDeadLetters;
 use hedgerow_delivery::engine::{Engine, Parts};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::clock::{Clock, TokioClock};
 use hedgerow_io::http::scripted::{ScriptedNetwork, serve};
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectError};
 use hedgerow_store::disk::Disk;
+use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
@@ -118,6 +120,63 @@ struct Ground {
     folder: tempfile::TempDir,
     clock: Arc<dyn Clock>,
     history: Option<HistoryHandle>,
+    dead_letters: DeadLetters,
+}
+
+/// The dead-letter store, which can be away.
+#[derive(Clone)]
+pub struct DeadLetters {
+    disk: FaultyDisk,
+    is_away: Arc<AtomicBool>,
+}
+
+impl DeadLetters {
+    fn new() -> Self {
+        Self {
+            disk: FaultyDisk::new(1),
+            is_away: Arc::default(),
+        }
+    }
+
+    pub fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    fn opener(&self) -> OpenDeadLetters {
+        let this = self.clone();
+        Arc::new(move || {
+            if this.is_away.load(Ordering::SeqCst) {
+                return Err(std::io::Error::other("the store is away"));
+            }
+            Ok(this.disk.mount())
+        })
+    }
+
+    /// The blobs there are: path and content, in the order of their paths.
+    pub fn blobs(&self) -> Vec<(String, String)> {
+        let disk = self.disk.mount();
+        let mut blobs = Vec::new();
+        let mut directories = vec![String::new()];
+        while let Some(directory) = directories.pop() {
+            for name in disk.list(&directory).unwrap() {
+                let path = if directory.is_empty() {
+                    name
+                } else {
+                    format!("{directory}/{name}")
+                };
+                match disk.open(&path, false) {
+                    Ok(file) => {
+                        let mut bytes = vec![0; file.len().unwrap() as usize];
+                        file.read_at(0, &mut bytes).unwrap();
+                        blobs.push((path, String::from_utf8(bytes).unwrap()));
+                    }
+                    Err(_) => directories.push(path),
+                }
+            }
+        }
+        blobs.sort();
+        blobs
+    }
 }
 
 /// A table whose writes fail, or panic, when a test says so.
@@ -221,6 +280,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             clock,
             history,
+            dead_letters: DeadLetters::new(),
         };
         let (stop, stopped) = watch::channel(false);
         let engine = ground.engine(&settings, &receiver, 1, false);
@@ -242,6 +302,11 @@ impl World {
     /// The highest time that is durable.
     pub fn clock_high_water(&self) -> Timestamp {
         self.store.clock_high_water()
+    }
+
+    /// The dead-letter store.
+    pub fn dead_letters(&self) -> &DeadLetters {
+        &self.ground.dead_letters
     }
 
     /// Ends the engine as a crash does, and starts another one over what is durable.
@@ -436,8 +501,9 @@ impl World {
         let counters = info.counters;
         assert_eq!(
             counters.matched,
-            counters.delivered + counters.dropped + info.pending - info.waiting,
-            "matched = delivered + dropped + pending: {info:?}"
+            counters.delivered + counters.dead_lettered + counters.dropped + info.pending
+                - info.waiting,
+            "matched = delivered + deadLettered + dropped + pending: {info:?}"
         );
     }
 }
@@ -486,6 +552,7 @@ impl Ground {
             store: Arc::clone(&self.store) as _,
             view,
             disk,
+            dead_letters: self.dead_letters.opener(),
             history: self.history.clone(),
             clock: Arc::clone(&self.clock),
             client: Arc::new(Client::new(network, ClientOptions::default())),

@@ -31,6 +31,21 @@ pub async fn put(
     let checked = SubscriptionSpec::check(&body)?;
     let spec = Box::new(checked.spec);
     let engine = app.engine()?;
+    let mut warnings = checked.warnings;
+    if let Some(destination) = &spec.dead_letter
+        && let Err(error) = engine.probe_dead_letters(destination).await
+    {
+        let message = format!("{error}: {}", cause(&error));
+        if app.require_reachable {
+            return Err(ApiError::invalid(
+                format!("deadLetterDestination: {message}"),
+                "make it writable for the server, or switch dead_letter.require_reachable off",
+            ));
+        }
+        tracing::warn!(%name, message, "a dead-letter destination cannot be written to");
+        let field = "deadLetterDestination".to_owned();
+        warnings.push(Warning { field, message });
+    }
     let put = |answer| Command::PutSubscription {
         topic,
         name,
@@ -42,8 +57,8 @@ pub async fn put(
     let change = if is_new { "created" } else { "declared again" };
     tracing::info!(topic, %subscription, "event subscription {change}");
     let mut json = shown(&info);
-    if !checked.warnings.is_empty() {
-        json["warnings"] = checked.warnings.iter().map(shown_warning).collect();
+    if !warnings.is_empty() {
+        json["warnings"] = warnings.iter().map(shown_warning).collect();
     }
     let status = if is_new {
         StatusCode::CREATED
@@ -110,7 +125,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
         // ED-304: matched = delivered + deadLettered + dropped + pending.
         "matched": info.counters.matched + info.waiting,
         "delivered": info.counters.delivered,
-        "deadLettered": 0,
+        "deadLettered": info.counters.dead_lettered,
         "dropped": info.counters.dropped,
         "pending": info.pending,
         "inFlight": info.in_flight,
@@ -118,6 +133,10 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "nextDue": info.next_due.map(|due| due.to_string()),
     });
     json
+}
+
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 fn shown_warning(warning: &Warning) -> Value {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use axum::Json;
 use axum::extract::State;
 use hedgerow_delivery::command::{Command, TerminalQuery};
-use hedgerow_store::view::TerminalRecord;
+use hedgerow_store::view::{Disposition, TerminalRecord};
 use serde_json::{Value, json};
 
 use super::extract::Parameters;
@@ -92,6 +92,10 @@ fn shown(record: &TerminalRecord) -> Value {
     let status = progress
         .map(|progress| progress.last_status)
         .filter(|status| *status > 0);
+    let (disposition, drop_reason) = match record.disposition {
+        Disposition::DeadLettered => ("DeadLettered", None),
+        Disposition::Dropped(reason) => ("Dropped", Some(reason.as_str())),
+    };
     json!({
         "topic": record.topic_name,
         "eventSubscription": record.subscription_name,
@@ -105,8 +109,8 @@ fn shown(record: &TerminalRecord) -> Value {
         "publishTime": record.published.to_string(),
         "lastDeliveryAttemptTime": progress.map(|progress| progress.last_attempt.to_string()),
         "decidedTime": record.decided.to_string(),
-        "disposition": "Dropped",
-        "dropReason": "NoDeadLetterDestination",
+        "disposition": disposition,
+        "dropReason": drop_reason,
     })
 }
 

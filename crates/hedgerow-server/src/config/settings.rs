@@ -45,6 +45,14 @@ const MIB: u64 = 1 << 20;
 const WAIT: Span = Span {
     range: Duration::ZERO..=DAY,
 };
+/// From the decision to the write of a dead letter (ED-245).
+const DEAD_LETTER_DELAY: Span = Span {
+    range: Duration::ZERO..=Duration::from_secs(3600),
+};
+/// How long a dead-letter store may be away (ED-247).
+const UNAVAILABLE: Span = Span {
+    range: Duration::ZERO..=Duration::from_secs(7 * 24 * 3600),
+};
 /// A time that something has.
 const TIME: Span = Span {
     range: Duration::from_millis(100)..=DAY,
@@ -266,6 +274,27 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!("store.checkpoint_bytes", MEMORY, engine.checkpoint_bytes),
     setting!("store.read_interval", TIME, engine.read_interval),
+    setting!("dead_letter.directory", KeyFile, dead_letters),
+    setting!(
+        "dead_letter.delay",
+        DEAD_LETTER_DELAY,
+        engine.dead_letter.delay
+    ),
+    setting!(
+        "dead_letter.max_unavailable",
+        UNAVAILABLE,
+        engine.dead_letter.max_unavailable
+    ),
+    setting!(
+        "dead_letter.drop_if_not_found",
+        Flag,
+        engine.dead_letter.drop_if_not_found
+    ),
+    setting!(
+        "dead_letter.require_reachable",
+        Flag,
+        engine.dead_letter.require_reachable
+    ),
     setting!("secrets.key_file", KeyFile, key_file),
     setting!("history.enabled", Flag, history.is_enabled),
     setting!(

@@ -117,6 +117,7 @@ impl Model {
                 self.fold_change(&change);
             }
             Record::CleanStop(_) => self.is_clean = true,
+            Record::Hold(_) | Record::Lease(_) | Record::Seek(_) | Record::Snapshot(_) => {}
         }
     }
 

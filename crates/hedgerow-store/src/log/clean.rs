@@ -12,7 +12,7 @@
 //! [`plan`](Shared::plan_cleaning) asks the view, quickly, on the thread of its owner;
 //! [`clean`](Shared::clean) reads and writes, on the thread that tends the segments.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ use super::segment::{self, Segment};
 use super::shared::Shared;
 use crate::error::StoreError;
 use crate::failpoint;
-use crate::record::{DeliveryState, Owed, Record};
+use crate::record::{DeliveryChange, DeliveryState, Owed, Record};
 use crate::{Liveness, Needed};
 
 /// What is to be cleaned, as the view saw it.
@@ -147,6 +147,7 @@ impl Shared {
             plan,
             cleaning: self.kept.begin(),
             states: HashMap::new(),
+            ended: HashSet::new(),
         };
         for step in run {
             copy.follow(&step.segment)?;
@@ -197,6 +198,8 @@ struct Copy<'a> {
     cleaning: Cleaning<'a>,
     /// Deliveries that the run's records left unsettled, and those of kept events that they settled.
     states: HashMap<(TopicId, u64), States>,
+    /// Subscriptions to which nothing is owed any more of what was before the run.
+    ended: HashSet<SubscriptionId>,
 }
 
 impl Copy<'_> {
@@ -207,7 +210,7 @@ impl Copy<'_> {
             for change in record.delivery_changes() {
                 // Of one that is gone nothing is owed.
                 if let Some(topic) = self.plan.topics.get(&change.subscription) {
-                    self.change(*topic, change.subscription, change.seq, change.to);
+                    self.change(*topic, &change);
                 }
             }
             Ok(())
@@ -215,33 +218,48 @@ impl Copy<'_> {
     }
 
     /// The same rule as the view's: what is not unsettled can only be begun.
-    fn change(
-        &mut self,
-        topic: TopicId,
-        subscription: SubscriptionId,
-        seq: u64,
-        to: DeliveryState,
-    ) {
-        let was_kept = self.shared.kept.is_open(topic, subscription, seq);
+    fn change(&mut self, topic: TopicId, change: &DeliveryChange) {
+        let DeliveryChange {
+            subscription,
+            seq,
+            to,
+        } = *change;
+        if to == DeliveryState::AllEnded {
+            return self.end_all(subscription);
+        }
+        let was_kept = !self.ended.contains(&subscription)
+            && self.shared.kept.is_open(topic, subscription, seq);
         let states = self.states.entry((topic, seq)).or_default();
         let at = states.iter().position(|(id, _)| *id == subscription);
         let is_open = at.map_or(was_kept, |at| states[at].1.is_some());
         let state = match to {
-            DeliveryState::Begun(due, owed) if !is_open => Some((due, owed)),
-            DeliveryState::Moved(due, owed) if is_open => Some((due, owed)),
-            DeliveryState::Ended if is_open => None,
-            _ => return,
+            DeliveryState::Begun(due, owed) if !is_open => Some(Some((due, owed))),
+            DeliveryState::Moved(due, owed) if is_open => Some(Some((due, owed))),
+            DeliveryState::Ended if is_open => Some(None),
+            _ => None,
         };
-        match at {
-            Some(at) => states[at].1 = state,
-            None => states.push((subscription, state)),
-        }
-        if state.is_none() && !was_kept {
-            states.retain(|(id, _)| *id != subscription);
+        if let Some(state) = state {
+            match at {
+                Some(at) => states[at].1 = state,
+                None => states.push((subscription, state)),
+            }
+            if state.is_none() && !was_kept {
+                states.retain(|(id, _)| *id != subscription);
+            }
         }
         if states.is_empty() {
             self.states.remove(&(topic, seq));
         }
+    }
+
+    /// A seek gave up all that was owed to a subscription.
+    fn end_all(&mut self, subscription: SubscriptionId) {
+        self.ended.insert(subscription);
+        for states in self.states.values_mut() {
+            states.retain(|(id, _)| *id != subscription);
+        }
+        self.states.retain(|_, states| !states.is_empty());
+        self.cleaning.end_all(subscription);
     }
 
     /// Copies the events of a segment that are needed, each with what is owed for it.

@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"HEDGEROW";
 const BYTES: usize = 64;
 const CRC_AT: usize = 60;
 /// The format of the log directory that this version writes and reads.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// What the files hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +93,11 @@ fn parse(bytes: &[u8; BYTES], path: &str) -> Result<Option<Super>, StoreError> {
         return Ok(None);
     }
     let format = u32_at(bytes, 8);
+    if format < FORMAT {
+        return Err(StoreError::Older {
+            what: format!("{path}: format {format} of the log"),
+        });
+    }
     if format != FORMAT {
         return Err(StoreError::Newer {
             what: format!("{path}: format {format} of the log"),

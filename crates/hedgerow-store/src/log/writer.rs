@@ -249,7 +249,8 @@ impl Writer {
             if let Record::Events(events) = &mut records[record] {
                 let packed = packed_end - events.packed.len_bytes()..packed_end;
                 events.packed =
-                    PackedEvents::from_parts(events.packed.count(), buffer.slice(packed));
+                    PackedEvents::from_parts(events.packed.count(), buffer.slice(packed))
+                        .with_publish_id(events.packed.publish_id());
             }
         }
         let group = Arc::new(Group {

@@ -4,7 +4,13 @@
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 
-use super::{IN_FLIGHT, Owed, Record};
+use hedgerow_core::outcome::Outcome;
+use roaring::RoaringBitmap;
+
+use super::{
+    Dead, DeadThen, IN_FLIGHT, Owed, PendingDeadLetter, PendingWrite, Progress, Record, Seek,
+    SeqChunks,
+};
 
 /// One change of one subscription's deliveries.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +32,8 @@ pub enum DeliveryState {
     Moved(Timestamp, Owed),
     /// Settled.
     Ended,
+    /// All that was unsettled of the subscription, whatever the event, is given up.
+    AllEnded,
 }
 
 impl Record {
@@ -63,14 +71,102 @@ impl Record {
                 });
                 changes.collect()
             }
-            // One that was never begun leaves nothing behind.
-            Self::Dead(dead) if dead.due.is_none() => Vec::new(),
-            Self::Dead(dead) => vec![DeliveryChange {
-                subscription: dead.subscription,
-                seq: dead.seq,
-                to: DeliveryState::Ended,
-            }],
-            Self::Events(_) | Self::Read(_) | Self::Catalog(_) | Self::CleanStop(_) => Vec::new(),
+            Self::Dead(dead) => dead.change().into_iter().collect(),
+            Self::Lease(lease) => {
+                let changes = lease.deliveries.iter().map(|delivery| {
+                    let owed = Owed::Attempt(delivery.progress);
+                    DeliveryChange {
+                        subscription: lease.subscription,
+                        seq: delivery.seq,
+                        to: match delivery.replaces_due {
+                            None => DeliveryState::Begun(lease.until, owed),
+                            Some(_) => DeliveryState::Moved(lease.until, owed),
+                        },
+                    }
+                });
+                changes.collect()
+            }
+            Self::Seek(seek) => seek.changes(),
+            Self::Events(_)
+            | Self::Read(_)
+            | Self::Catalog(_)
+            | Self::CleanStop(_)
+            | Self::Hold(_)
+            | Self::Snapshot(_) => Vec::new(),
         }
     }
+}
+
+impl Dead {
+    /// What is remembered until the event was written to the dead-letter store.
+    #[must_use]
+    pub fn pending(&self, write: PendingWrite) -> PendingDeadLetter {
+        PendingDeadLetter {
+            reason: self.reason,
+            decided: self.decided,
+            published: self.published,
+            progress: self.progress,
+            write,
+        }
+    }
+
+    fn change(&self) -> Option<DeliveryChange> {
+        let to = match (self.then, self.due) {
+            (DeadThen::WriteDue(due, write), row) => {
+                let owed = Owed::DeadLetter(self.pending(write));
+                match row {
+                    None => DeliveryState::Begun(due, owed),
+                    Some(_) => DeliveryState::Moved(due, owed),
+                }
+            }
+            // One that was never begun leaves nothing behind.
+            (_, None) => return None,
+            (_, Some(_)) => DeliveryState::Ended,
+        };
+        Some(DeliveryChange {
+            subscription: self.subscription,
+            seq: self.seq,
+            to,
+        })
+    }
+}
+
+impl Seek {
+    /// What is owed of events before the cursor, counted anew.
+    #[must_use]
+    pub fn owed(&self) -> Owed {
+        Owed::Attempt(Progress {
+            published: self.at,
+            attempts: 0,
+            first_attempt: self.at,
+            last_attempt: self.at,
+            last_outcome: Outcome::Delivering,
+            last_status: 0,
+            crashes: 0,
+            crash_epoch: 0,
+        })
+    }
+
+    fn changes(&self) -> Vec<DeliveryChange> {
+        let change = |seq, to| DeliveryChange {
+            subscription: self.subscription,
+            seq,
+            to,
+        };
+        let begun =
+            seqs_in(&self.open).map(|seq| change(seq, DeliveryState::Begun(self.at, self.owed())));
+        std::iter::once(change(0, DeliveryState::AllEnded))
+            .chain(begun)
+            .collect()
+    }
+}
+
+/// The numbers in stored chunks, ascending. What cannot be read is left out; the view refuses it.
+pub fn seqs_in(chunks: &SeqChunks) -> impl Iterator<Item = u64> + '_ {
+    chunks.iter().flat_map(|(chunk, bytes)| {
+        let bitmap = RoaringBitmap::deserialize_from(bytes.as_slice()).unwrap_or_default();
+        bitmap
+            .into_iter()
+            .map(move |low| (chunk << 16) | u64::from(low))
+    })
 }

@@ -11,7 +11,7 @@ use hedgerow_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CatalogChange, Events, Kind, PackedEvents, Record};
+use super::{CatalogChange, Events, Kind, PackedEvents, PublishId, Record};
 use crate::StoredEvent;
 use crate::error::StoreError;
 use crate::log::EventsRange;
@@ -20,6 +20,9 @@ use crate::log::EventsRange;
 pub const FRAME_HEADER_BYTES: usize = 8;
 /// The bytes before the packed events in the payload of EVENTS.
 pub const EVENTS_HEADER_BYTES: usize = 32;
+/// The bytes of a publish id and its content hash, and the flag that says that they are there.
+const PUBLISH_ID_BYTES: usize = 32;
+const HAS_PUBLISH_ID: u8 = 1;
 /// The only version of any kind so far.
 const VERSION: u8 = 1;
 /// The bytes before each packed event.
@@ -62,6 +65,7 @@ impl PackedEventsBuilder {
         PackedEvents {
             count: self.count,
             bytes: self.bytes.into(),
+            publish_id: None,
         }
     }
 }
@@ -80,7 +84,23 @@ impl PackedEvents {
     /// Takes events that are packed already. Their form is checked when they are read.
     #[must_use]
     pub fn from_parts(count: u32, bytes: Bytes) -> Self {
-        Self { count, bytes }
+        Self {
+            count,
+            bytes,
+            publish_id: None,
+        }
+    }
+
+    /// The same, of a request with this id.
+    #[must_use]
+    pub fn with_publish_id(self, publish_id: Option<PublishId>) -> Self {
+        Self { publish_id, ..self }
+    }
+
+    /// The id of the request they came with.
+    #[must_use]
+    pub fn publish_id(&self) -> Option<PublishId> {
+        self.publish_id
     }
 
     /// How many events there are.
@@ -228,6 +248,10 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
             buffer.extend_from_slice(&change.json);
         }
         Record::CleanStop(stop) => extend_with_postcard(stop, buffer),
+        Record::Hold(hold) => extend_with_postcard(hold, buffer),
+        Record::Lease(lease) => extend_with_postcard(lease, buffer),
+        Record::Seek(seek) => extend_with_postcard(seek, buffer),
+        Record::Snapshot(snapshot) => extend_with_postcard(snapshot, buffer),
     }
     let length = buffer.len() - start - FRAME_HEADER_BYTES;
     let length = u32::try_from(length).expect("a record is far below 4 GiB");
@@ -236,7 +260,8 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
 
 /// The size of the frame of EVENTS with these events.
 pub(crate) fn events_frame_bytes(packed: &PackedEvents) -> usize {
-    FRAME_HEADER_BYTES + EVENTS_HEADER_BYTES + packed.len_bytes()
+    let id_bytes = packed.publish_id.map_or(0, |_| PUBLISH_ID_BYTES);
+    FRAME_HEADER_BYTES + EVENTS_HEADER_BYTES + id_bytes + packed.len_bytes()
 }
 
 /// Reads one frame. The bytes of events and of catalog changes are shared with `frame`.
@@ -255,9 +280,10 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Read => from_postcard(&payload).map(Record::Read),
         Kind::Catalog => decode_catalog(&payload),
         Kind::CleanStop => from_postcard(&payload).map(Record::CleanStop),
-        Kind::Hold | Kind::Lease | Kind::Seek | Kind::Snapshot => {
-            unreachable!("frame_header refuses kinds that are not written yet")
-        }
+        Kind::Hold => from_postcard(&payload).map(Record::Hold),
+        Kind::Lease => from_postcard(&payload).map(Record::Lease),
+        Kind::Seek => from_postcard(&payload).map(Record::Seek),
+        Kind::Snapshot => from_postcard(&payload).map(Record::Snapshot),
     }
 }
 
@@ -292,7 +318,11 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
         2 => Kind::Started,
         3 => Kind::Failed,
         4 => Kind::Settled,
+        5 => Kind::Hold,
         6 => Kind::Dead,
+        7 => Kind::Lease,
+        8 => Kind::Seek,
+        9 => Kind::Snapshot,
         10 => Kind::Catalog,
         11 => Kind::Read,
         12 => Kind::CleanStop,
@@ -319,33 +349,57 @@ fn record_kind(record: &Record) -> Kind {
         Record::Read(_) => Kind::Read,
         Record::Catalog(_) => Kind::Catalog,
         Record::CleanStop(_) => Kind::CleanStop,
+        Record::Hold(_) => Kind::Hold,
+        Record::Lease(_) => Kind::Lease,
+        Record::Seek(_) => Kind::Seek,
+        Record::Snapshot(_) => Kind::Snapshot,
     }
 }
 
-/// `topic u32, count u32, first seq u64, publish time u64, flags u8, zeros`. The flags are kept for the publish id and
-/// content hash, which will stand behind this header.
+/// `topic u32, count u32, first seq u64, publish time u64, flags u8, zeros`. With the flag 1 the publish id and the content
+/// hash follow, 16 bytes each.
 fn encode_events_header(events: &Events, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(&events.topic.0.to_le_bytes());
     buffer.extend_from_slice(&events.packed.count.to_le_bytes());
     buffer.extend_from_slice(&events.first_seq.to_le_bytes());
     buffer.extend_from_slice(&events.published.as_millis().to_le_bytes());
-    buffer.extend_from_slice(&[0; 8]);
+    let flags = u64::from(events.packed.publish_id.is_some()) * u64::from(HAS_PUBLISH_ID);
+    buffer.extend_from_slice(&flags.to_le_bytes());
+    if let Some(publish_id) = events.packed.publish_id {
+        buffer.extend_from_slice(&publish_id.id.to_le_bytes());
+        buffer.extend_from_slice(&publish_id.content_hash.to_le_bytes());
+    }
 }
 
 fn decode_events(payload: &Bytes) -> Result<Record, StoreError> {
     if payload.len() < EVENTS_HEADER_BYTES {
         return Err(StoreError::damaged("the header of stored events"));
     }
-    if payload[24] != 0 {
+    let flags = payload[24];
+    if flags & !HAS_PUBLISH_ID != 0 {
         return Err(StoreError::Newer {
-            what: format!("events with flags {}", payload[24]),
+            what: format!("events with flags {flags}"),
+        });
+    }
+    let mut events_at = EVENTS_HEADER_BYTES;
+    let mut publish_id = None;
+    if flags & HAS_PUBLISH_ID != 0 {
+        events_at += PUBLISH_ID_BYTES;
+        let Some(bytes) = payload.get(EVENTS_HEADER_BYTES..events_at) else {
+            return Err(StoreError::damaged("the publish id of stored events"));
+        };
+        let (id, content_hash) = bytes.split_at(PUBLISH_ID_BYTES / 2);
+        publish_id = Some(PublishId {
+            id: u128::from_le_bytes(id.try_into().expect("sixteen bytes")),
+            content_hash: u128::from_le_bytes(content_hash.try_into().expect("sixteen bytes")),
         });
     }
     Ok(Record::Events(Events {
         topic: TopicId(u32_at(payload, 0)),
         first_seq: u64_at(payload, 8),
         published: Timestamp::from_millis(u64_at(payload, 16)),
-        packed: PackedEvents::from_parts(u32_at(payload, 4), payload.slice(EVENTS_HEADER_BYTES..)),
+        packed: PackedEvents::from_parts(u32_at(payload, 4), payload.slice(events_at..))
+            .with_publish_id(publish_id),
     }))
 }
 

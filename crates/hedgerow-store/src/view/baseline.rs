@@ -11,6 +11,7 @@
 use std::io;
 
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::View;
@@ -18,6 +19,7 @@ use super::rows::{SubscriptionRow, TopicRow};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
+use crate::record::SnapshotPlace;
 use crate::record::codec::u32_at;
 
 pub(crate) const DIRECTORY: &str = "baseline";
@@ -43,6 +45,8 @@ pub struct Baseline {
     pub(super) next_terminal: u64,
     pub(super) topics: Vec<(TopicId, TopicRow)>,
     pub(super) subscriptions: Vec<SubscriptionPart>,
+    pub(super) snapshots: Vec<(u32, SnapshotPlace)>,
+    pub(super) log_time: Timestamp,
 }
 
 /// One subscription's row and its unsettled deliveries.
@@ -100,6 +104,12 @@ impl View {
             next_terminal: self.next_terminal,
             topics: self.topics.iter().map(|(id, row)| (*id, *row)).collect(),
             subscriptions: subscriptions.collect(),
+            snapshots: self
+                .snapshots
+                .iter()
+                .map(|(id, place)| (*id, place.clone()))
+                .collect(),
+            log_time: self.log_time,
         };
         self.baselines.log_bytes = 0;
         self.baselines.log_bytes_wanted = LOG_BYTES_PER_BYTE * baseline.bytes();

@@ -2,12 +2,13 @@
 
 use super::View;
 use super::checkpoint::{self, CATALOG_DIRECTORY};
+use super::publish_ids::Published;
 use super::rows;
 use super::table::{Row, Space};
 use super::terminal::TerminalRecord;
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::record::Progress;
+use crate::record::Owed;
 use crate::secrets::Secrets;
 
 /// Rows that are read at once.
@@ -71,8 +72,9 @@ fn check_row(space: Space, (key, value): &Row) -> Result<(), StoreError> {
         Space::State | Space::Open => Ok(()),
         Space::Due => {
             rows::parse_due_key(key)?;
-            rows::decode::<Progress>(value).map(drop)
+            rows::decode::<Owed>(value).map(drop)
         }
+        Space::PublishId => rows::decode::<Published>(value).map(drop),
         Space::Terminal => rows::decode::<TerminalRecord>(value).map(drop),
     }
 }

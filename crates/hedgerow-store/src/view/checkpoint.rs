@@ -20,6 +20,7 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
+use crate::record::SnapshotPlace;
 use crate::secrets::Secrets;
 
 /// Rows that are read at once while opening.
@@ -107,6 +108,7 @@ impl View {
         view.clean_epoch = stamp.clean_epoch;
         view.next_terminal = stamp.next_terminal;
         view.first_terminal = stamp.first_terminal;
+        view.log_time = stamp.log_time;
         view.catalog = read_catalog(disk, stamp.catalog_revision, &view.secrets)?;
         view.saved_revision = stamp.catalog_revision;
         view.load_state()?;
@@ -139,6 +141,8 @@ impl View {
             floors_after: None,
             baselines: Baselines::default(),
             unsaved_catalogs: Vec::new(),
+            snapshots: BTreeMap::new(),
+            log_time: Timestamp::ZERO,
         }
     }
 
@@ -176,6 +180,10 @@ impl View {
                     };
                     self.subscriptions.insert(id, state);
                 }
+                Some(b'n') => {
+                    let place: SnapshotPlace = rows::decode(&value)?;
+                    self.snapshots.insert(rows::id_of(&key)?, place);
+                }
                 _ => {}
             }
         }
@@ -205,6 +213,7 @@ impl View {
     pub fn begin_checkpoint(&mut self) -> Result<Checkpoint, StoreError> {
         self.remove_forgotten_rows()?;
         self.raise_due_floors()?;
+        self.forget_publish_ids()?;
         let rows = self.take_changed_rows();
         let baselines = std::mem::take(&mut self.baselines.taken);
         self.baselines.writing = baselines.iter().map(|baseline| baseline.segment).collect();
@@ -246,6 +255,10 @@ impl View {
                 out.push((Space::Open, rows::open_key(id, part), value));
             }
         }
+        for id in changed.snapshots {
+            let value = self.snapshots.get(&id).map(rows::encode);
+            out.push((Space::State, rows::snapshot_key(id), value));
+        }
         for id in changed.forgotten {
             let is_gone_whole = !self.forgotten.contains(&id);
             let value = (!is_gone_whole).then(Vec::new);
@@ -269,6 +282,7 @@ impl View {
             clean_epoch: self.clean_epoch,
             next_terminal: self.next_terminal,
             first_terminal: self.first_terminal,
+            log_time: self.log_time,
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::table::{Row, RowChange, Space, Table};
+use super::table::{Row, RowChange, SPACES, Space, Table};
 use crate::error::StoreError;
 
 /// The table with its overlays.
@@ -21,7 +21,7 @@ pub(super) struct Layers {
 /// Changes that are not in the table yet.
 #[derive(Default)]
 pub(super) struct Overlay {
-    spaces: [BTreeMap<Vec<u8>, Change>; 4],
+    spaces: [BTreeMap<Vec<u8>, Change>; SPACES],
     bytes: usize,
 }
 

@@ -100,6 +100,17 @@ impl OpenSet {
             })
     }
 
+    /// These in the place of those that there are.
+    pub(super) fn replace(&mut self, seqs: &[u64]) {
+        let gone: Vec<u64> = self.iter().collect();
+        for seq in gone {
+            self.remove(seq);
+        }
+        for seq in seqs {
+            self.insert(*seq);
+        }
+    }
+
     /// All of them, in a form to be stored whole.
     pub(super) fn chunks(&self) -> Vec<(u64, Vec<u8>)> {
         let chunks = self.chunks.iter().map(|(chunk, bitmap)| {

@@ -47,6 +47,11 @@ impl View {
         view.first_terminal = baseline.next_terminal;
         view.catalog = read_catalog(disk, baseline.catalog_revision, &view.secrets)?;
         view.saved_revision = baseline.catalog_revision;
+        view.log_time = baseline.log_time;
+        for (id, place) in &baseline.snapshots {
+            view.snapshots.insert(*id, place.clone());
+            view.changed.snapshots.insert(*id);
+        }
         for (id, row) in &baseline.topics {
             view.topics.insert(*id, *row);
             view.changed.topics.insert(*id);
@@ -80,11 +85,8 @@ impl View {
         let is_open = self.subscriptions.get(&subscription).is_some_and(|state| {
             state.topic == Some(event.topic) && state.open.contains(event.seq)
         });
-        let Owed::Attempt(progress) = owed else {
-            return;
-        };
         if is_open {
-            self.put_due(subscription, due, event.seq, &progress);
+            self.put_owed(subscription, due, event.seq, &owed);
         }
     }
 

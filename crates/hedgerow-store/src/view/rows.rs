@@ -6,9 +6,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::record::HoldState;
 
 /// The version of the rows' format.
-pub(super) const FORMAT: u16 = 1;
+pub(super) const FORMAT: u16 = 2;
 /// The one row that says how far the view has come.
 pub(super) const STAMP_KEY: &[u8] = b"stamp";
 
@@ -29,6 +30,8 @@ pub(super) struct StampRow {
     /// The number that the next terminal record gets, and the smallest there still is.
     pub next_terminal: u64,
     pub first_terminal: u64,
+    /// The newest publish time.
+    pub log_time: Timestamp,
 }
 
 /// One topic.
@@ -48,18 +51,26 @@ pub(super) struct SubscriptionRow {
     /// No due delivery stands before this time; scans begin here and walk over no removed rows.
     pub due_floor: Timestamp,
     pub counters: Counters,
+    /// What holds it back.
+    pub hold: Option<HoldState>,
+    /// Part of its acknowledgement ids.
+    pub ack_epoch: u32,
 }
 
 /// What became of the deliveries of one subscription, counted in events (ED-304):
-/// `matched = delivered + dropped + pending`, where pending is what its open set holds.
+/// `matched = delivered + dead_lettered + dropped + given_up + pending`, where pending is what its open set holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Deliveries that were begun, or ended without an attempt.
     pub matched: u64,
     /// Accepted by the endpoint.
     pub delivered: u64,
-    /// Ended undelivered.
+    /// Ended undelivered, and dropped.
     pub dropped: u64,
+    /// Ended undelivered, and written to the dead-letter store.
+    pub dead_lettered: u64,
+    /// Given up by a seek.
+    pub given_up: u64,
 }
 
 pub(super) fn topic_key(id: TopicId) -> Vec<u8> {
@@ -73,6 +84,11 @@ pub(super) fn subscription_key(id: SubscriptionId) -> Vec<u8> {
 /// A subscription that is gone and whose rows are still being removed.
 pub(super) fn forgotten_key(id: SubscriptionId) -> Vec<u8> {
     key(b'f', &[&id.0.to_be_bytes()])
+}
+
+/// A snapshot.
+pub(super) fn snapshot_key(id: u32) -> Vec<u8> {
+    key(b'n', &[&id.to_be_bytes()])
 }
 
 fn key(prefix: u8, parts: &[&[u8]]) -> Vec<u8> {

@@ -23,11 +23,22 @@ pub enum Space {
     Due,
     /// Terminal records.
     Terminal,
+    /// Ids of publish requests, by when they came.
+    PublishId,
 }
+
+/// How many there are.
+pub(crate) const SPACES: usize = 5;
 
 impl Space {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::State, Self::Open, Self::Due, Self::Terminal];
+    pub const ALL: [Self; SPACES] = [
+        Self::State,
+        Self::Open,
+        Self::Due,
+        Self::Terminal,
+        Self::PublishId,
+    ];
 }
 
 /// One change of a batch: the row's new value, or `None` to remove it.
@@ -73,13 +84,13 @@ pub struct MemoryTable {
 
 #[derive(Default)]
 struct MemoryInner {
-    now: [Tree; 4],
-    persisted: [Tree; 4],
+    now: [Tree; SPACES],
+    persisted: [Tree; SPACES],
     unpersisted: Vec<Batch>,
 }
 
 impl MemoryInner {
-    fn apply(trees: &mut [Tree; 4], batch: &Batch) {
+    fn apply(trees: &mut [Tree; SPACES], batch: &Batch) {
         for (space, key, value) in batch {
             match value {
                 Some(value) => trees[*space as usize].insert(key.clone(), value.clone()),

@@ -10,7 +10,7 @@ use super::rows::damaged_view;
 use super::table::Space;
 use super::{View, rows};
 use crate::error::StoreError;
-use crate::record::{Dead, Progress};
+use crate::record::{Dead, DropReason, Progress};
 
 /// The end of a delivery that was not delivered. A stored format.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,17 @@ pub struct TerminalRecord {
     pub decided: Timestamp,
     /// The attempts that were made; `None` if there was none.
     pub progress: Option<Progress>,
+    /// What became of its event.
+    pub disposition: Disposition,
+}
+
+/// What became of an event that was not delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Disposition {
+    /// It is gone.
+    Dropped(DropReason),
+    /// It stands in the dead-letter store.
+    DeadLettered,
 }
 
 /// Which terminal records are wanted.
@@ -101,7 +112,7 @@ impl View {
         Ok(page)
     }
 
-    pub(super) fn put_terminal(&mut self, dead: &Dead) {
+    pub(super) fn put_terminal(&mut self, dead: &Dead, disposition: Disposition) {
         let Some(subscription) = self.catalog.subscription(dead.subscription) else {
             return;
         };
@@ -121,6 +132,7 @@ impl View {
             published: dead.published,
             decided: dead.decided,
             progress: dead.progress,
+            disposition,
         };
         let key = self.next_terminal.to_be_bytes().to_vec();
         self.layers

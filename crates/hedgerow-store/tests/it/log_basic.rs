@@ -12,9 +12,9 @@ use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::error::Fullness;
 use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::record::{
-    CatalogChange, CleanStop, Dead, Events, Failed, FailedDelivery, PackedEvents, Progress, Read,
-    Record, Settled, SettledHow, Started, StartedDelivery, decode_record, encode_record,
-    unpack_event,
+    CatalogChange, CleanStop, Dead, DeadThen, DropReason, Events, Failed, FailedDelivery,
+    PackedEvents, Progress, Read, Record, Settled, SettledHow, Started, StartedDelivery,
+    decode_record, encode_record, unpack_event,
 };
 use hedgerow_store::{Store, StoreError};
 
@@ -81,6 +81,7 @@ fn one_of_each() -> Vec<Record> {
             event_id: "id".into(),
             event_type: "type".into(),
             subject: String::new(),
+            then: DeadThen::Dropped(DropReason::NoDeadLetterDestination),
         }),
         Record::Read(Read {
             topic: TOPIC,
@@ -113,7 +114,7 @@ fn every_record_is_read_as_it_was_written() {
 
 #[test]
 fn records_of_a_newer_version_are_refused() {
-    for kind in [0, 5, 7, 8, 9, 13, 255] {
+    for kind in [0, 13, 255] {
         let frame = Bytes::from(vec![kind, 1, 0, 0, 0, 0, 0, 0]);
         let error = decode_record(&frame).unwrap_err();
         assert!(
@@ -128,7 +129,7 @@ fn records_of_a_newer_version_are_refused() {
     ));
     let mut events = Vec::new();
     encode_record(&one_of_each()[0], &mut events);
-    events[8 + 24] = 1;
+    events[8 + 24] = 2;
     assert!(matches!(
         decode_record(&events.into()),
         Err(StoreError::Newer { .. })

@@ -1,377 +1,22 @@
 //! Cleaning, and building a view again: whatever was copied, changed and forgotten meanwhile, the view that is built from
 //! baseline, kept files and log is the one that was lost, and every event that is needed can be read.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
-use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
-use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
+use hedgerow_core::position::{Mark, SubscriptionId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::catalog::{Change, TopicKeys};
-use hedgerow_store::disk::faulty::{FaultyDisk, Random};
-use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
+use hedgerow_store::log::Log;
 use hedgerow_store::record::{
-    Dead, Failed, FailedDelivery, IN_FLIGHT, Progress, Read, Record, Settled, SettledHow, Started,
-    StartedDelivery, unpack_event,
+    Hold, HoldCause, HoldState, IN_FLIGHT, Lease, PackedEvents, PublishId, Record, Seek, Snapshot,
+    SnapshotPlace, StartedDelivery, decode_record, encode_record,
 };
 use hedgerow_store::recover::{Recovery, recover};
+use hedgerow_store::view::chunks_of;
 use hedgerow_store::view::table::MemoryTable;
-use hedgerow_store::view::{Counters, DueDelivery, FIRST_IN_FLIGHT, View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{packed, secrets, small, ticking};
-
-const TOPICS: [TopicId; 2] = [TopicId(1), TopicId(2)];
-/// Two of the first topic, one of the second.
-const SUBSCRIPTIONS: [(SubscriptionId, TopicId); 3] = [
-    (SubscriptionId(1), TOPICS[0]),
-    (SubscriptionId(2), TOPICS[0]),
-    (SubscriptionId(3), TOPICS[1]),
-];
-const TERMINAL_RECORDS_MAX: u64 = 1000;
-
-fn options() -> LogOptions {
-    LogOptions {
-        keep_after: Duration::ZERO,
-        ..small()
-    }
-}
-
-fn open(disk: &FaultyDisk) -> RecoveredLog {
-    Log::open(disk.mount(), options(), ticking(1_000)).unwrap()
-}
-
-/// A store, and who delivers from it.
-struct Grid {
-    disk: FaultyDisk,
-    table: Arc<MemoryTable>,
-    log: Log,
-    view: View,
-    random: Random,
-    /// The number of the newest event of each topic.
-    newest: BTreeMap<TopicId, u64>,
-    time: u64,
-}
-
-impl Grid {
-    fn new(seed: u64) -> Self {
-        let disk = FaultyDisk::new(seed);
-        let recovered = open(&disk);
-        let table: Arc<MemoryTable> = Arc::default();
-        let view = open_view(&disk, &table, recovered.store_id());
-        let mut grid = Self {
-            disk,
-            table,
-            log: recovered.start_synchronous(&HashMap::new()),
-            view,
-            random: Random::new(seed),
-            newest: BTreeMap::new(),
-            time: 1_000,
-        };
-        for (number, topic) in (1..).zip(TOPICS) {
-            grid.declare(&Change::TopicCreated {
-                id: topic,
-                name: format!("topic-{number}").parse().unwrap(),
-                spec: TopicSpec::default(),
-                keys: TopicKeys {
-                    key1: "one".to_owned(),
-                    key2: "two".to_owned(),
-                },
-                created: Timestamp::ZERO,
-            });
-        }
-        for (id, topic) in SUBSCRIPTIONS {
-            let url = EndpointUrl::parse("https://receiver.example/").unwrap();
-            grid.declare(&Change::SubscriptionCreated {
-                id,
-                topic,
-                name: format!("subscription-{}", id.0).parse().unwrap(),
-                spec: Box::new(SubscriptionSpec::webhook(url)),
-                created: Timestamp::ZERO,
-            });
-        }
-        grid
-    }
-
-    fn declare(&mut self, change: &Change) {
-        let record = self.view.catalog_record(change).unwrap();
-        self.journal(Record::Catalog(record));
-        self.commit();
-    }
-
-    fn journal(&self, record: Record) {
-        self.log.journal(record).unwrap();
-    }
-
-    fn commit(&mut self) {
-        while let Some(group) = self.log.commit_queued().unwrap() {
-            self.view.fold(&group).unwrap();
-        }
-    }
-
-    fn publish(&mut self, topic: TopicId, bytes: usize) {
-        let seq = self.newest.entry(topic).or_insert(0);
-        *seq += 1;
-        let id = format!("{}-{seq}", topic.0);
-        self.log.append(topic, packed(&id, bytes)).unwrap();
-    }
-
-    fn progress(&mut self, attempts: u16) -> Progress {
-        self.time += 1;
-        let now = Timestamp::from_millis(self.time);
-        Progress {
-            published: Timestamp::from_millis(500),
-            attempts,
-            first_attempt: now,
-            last_attempt: now,
-            last_outcome: Outcome::Busy,
-            last_status: 503,
-            crashes: 0,
-            crash_epoch: 0,
-        }
-    }
-
-    /// Starts the next event of a subscription for the first time, if there is one.
-    fn begin(&mut self, (id, topic): (SubscriptionId, TopicId)) -> Option<u64> {
-        let seq = self.view.cursor(id);
-        if seq > self.newest.get(&topic).copied().unwrap_or(0) {
-            return None;
-        }
-        let progress = self.progress(1);
-        self.start(id, seq, None, progress);
-        Some(seq)
-    }
-
-    fn start(
-        &mut self,
-        subscription: SubscriptionId,
-        seq: u64,
-        replaces_due: Option<Timestamp>,
-        progress: Progress,
-    ) {
-        let delivery = StartedDelivery {
-            seq,
-            replaces_due,
-            progress,
-        };
-        self.journal(Record::Started(Started {
-            subscription,
-            deliveries: vec![delivery],
-        }));
-        self.commit();
-    }
-
-    fn end(&mut self, subscription: SubscriptionId, seq: u64, progress: Progress) {
-        match self.random.below(8) {
-            0..4 => self.settle(subscription, seq, IN_FLIGHT),
-            4 => self.journal(Record::Dead(Dead {
-                subscription,
-                seq,
-                due: Some(IN_FLIGHT),
-                reason: DeadLetterReason::MaxDeliveryAttemptsExceeded,
-                decided: Timestamp::from_millis(self.time),
-                published: progress.published,
-                progress: Some(progress),
-                event_id: String::new(),
-                event_type: String::new(),
-                subject: String::new(),
-            })),
-            // It stays in flight.
-            5 => {}
-            _ => self.fail(subscription, seq, progress),
-        }
-        self.commit();
-    }
-
-    fn fail(&mut self, subscription: SubscriptionId, seq: u64, progress: Progress) {
-        let delivery = FailedDelivery {
-            seq,
-            due: Timestamp::from_millis(self.time + 10_000),
-            progress,
-        };
-        self.journal(Record::Failed(Failed {
-            subscription,
-            deliveries: vec![delivery],
-        }));
-        self.commit();
-    }
-
-    fn settle(&mut self, subscription: SubscriptionId, seq: u64, due: Timestamp) {
-        self.journal(Record::Settled(Settled {
-            subscription,
-            deliveries: vec![(seq, due)],
-            how: SettledHow::Delivered,
-        }));
-        self.commit();
-    }
-
-    fn waiting(&self, id: SubscriptionId) -> Vec<DueDelivery> {
-        let from = FIRST_IN_FLIGHT;
-        self.view.due(id, from, Timestamp::MAX, 100_000).unwrap()
-    }
-
-    /// One of the deliveries that wait, tried again.
-    fn retry(&mut self, id: SubscriptionId) {
-        let waiting = self.waiting(id);
-        if waiting.is_empty() {
-            return;
-        }
-        let at = self.random.below(waiting.len() as u64) as usize;
-        let (due, seq) = (waiting[at].due, waiting[at].seq);
-        let progress = self.progress(waiting[at].progress.attempts + 1);
-        if due == IN_FLIGHT {
-            self.end(id, seq, progress);
-        } else if self.random.below(6) == 0 {
-            // A success that came late.
-            self.settle(id, seq, due);
-        } else {
-            self.start(id, seq, Some(due), progress);
-            self.end(id, seq, progress);
-        }
-    }
-
-    fn read_to_the_end(&mut self, topic: TopicId) {
-        let head = self.newest.get(&topic).copied().unwrap_or(0) + 1;
-        let laggards = SUBSCRIPTIONS
-            .iter()
-            .filter(|(_, of)| *of == topic)
-            .map(|(id, _)| (*id, self.view.cursor(*id)))
-            .filter(|(_, cursor)| *cursor < head);
-        self.journal(Record::Read(Read {
-            topic,
-            read_to: head,
-            laggards: laggards.collect(),
-        }));
-        self.commit();
-    }
-
-    fn checkpoint(&mut self) {
-        let checkpoint = self.view.begin_checkpoint().unwrap();
-        checkpoint.write(&*self.disk.mount()).unwrap();
-        self.view.finish_checkpoint();
-        self.log.checkpoint(checkpoint.mark(), &self.view).unwrap();
-    }
-
-    /// One thing that may happen.
-    fn step(&mut self) {
-        let at = self.random.below(SUBSCRIPTIONS.len() as u64) as usize;
-        let (id, topic) = SUBSCRIPTIONS[at];
-        match self.random.below(20) {
-            0..7 => {
-                let bytes = self.random.below(6_000) as usize;
-                self.publish(topic, bytes);
-                self.commit();
-            }
-            7..12 => {
-                if let Some(seq) = self.begin((id, topic)) {
-                    let progress = self.progress(1);
-                    self.end(id, seq, progress);
-                }
-            }
-            12..18 => self.retry(id),
-            18 => self.read_to_the_end(topic),
-            _ => self.checkpoint(),
-        }
-    }
-
-    /// Every event that somebody needs, as it was published.
-    fn check_events(&self) {
-        for (id, topic) in SUBSCRIPTIONS {
-            let newest = self.newest.get(&topic).copied().unwrap_or(0);
-            let waiting = self.view.cursor(id)..=newest;
-            for seq in self.view.open_seqs(id).into_iter().chain(waiting) {
-                let event = self.log.read(Position { topic, seq }).unwrap();
-                let unpacked = unpack_event(&event.bytes).unwrap();
-                assert_eq!(unpacked.id, format!("{}-{seq}", topic.0));
-            }
-            let cursor = self.view.cursor(id);
-            if cursor <= newest {
-                let row = self
-                    .log
-                    .read_from(Position { topic, seq: cursor }, 50_000)
-                    .unwrap();
-                let seqs: Vec<u64> = row.iter().map(|(seq, _)| *seq).collect();
-                let expected: Vec<u64> = (cursor..).take(seqs.len()).collect();
-                assert_eq!(seqs, expected, "without a gap");
-            }
-        }
-    }
-
-    fn reopen(&mut self) {
-        let next = self.view.next_seqs();
-        self.log.close();
-        let recovered = open(&self.disk);
-        self.view = open_view(&self.disk, &self.table, recovered.store_id());
-        self.view.catch_up(&recovered, 30_000).unwrap();
-        self.log = recovered.start_synchronous(&next);
-    }
-
-    /// The view, built again in another table.
-    fn rebuild(&mut self) -> View {
-        let next = self.view.next_seqs();
-        self.log.close();
-        let table: Arc<MemoryTable> = Arc::default();
-        let recovery = Recovery {
-            disk: self.disk.mount(),
-            log: options(),
-            secrets: secrets(),
-            terminal_records_max: TERMINAL_RECORDS_MAX,
-            replay_bytes: 30_000,
-        };
-        let made = Arc::clone(&table);
-        recover(recovery, || Ok(made as _), || Ok(())).unwrap();
-        let recovered = open(&self.disk);
-        let view = open_view(&self.disk, &table, recovered.store_id());
-        assert_eq!(view.mark(), recovered.end());
-        self.log = recovered.start_synchronous(&next);
-        view
-    }
-}
-
-fn open_view(disk: &FaultyDisk, table: &Arc<MemoryTable>, store_id: [u8; 16]) -> View {
-    let options = ViewOptions {
-        store_id,
-        terminal_records_max: TERMINAL_RECORDS_MAX,
-    };
-    View::open(Arc::clone(table) as _, &*disk.mount(), secrets(), options).unwrap()
-}
-
-/// What a view says that must not be lost.
-#[derive(Debug, PartialEq)]
-struct Said {
-    next_seqs: BTreeMap<TopicId, u64>,
-    subscriptions: Vec<SubscriptionSaid>,
-    revision: u64,
-}
-
-#[derive(Debug, PartialEq)]
-struct SubscriptionSaid {
-    cursor: u64,
-    counters: (Counters, u64),
-    open: Vec<u64>,
-    due: Vec<(Timestamp, u64, Progress)>,
-}
-
-fn said(view: &View) -> Said {
-    let subscriptions = SUBSCRIPTIONS.iter().map(|(id, _)| SubscriptionSaid {
-        cursor: view.cursor(*id),
-        counters: view.counters(*id),
-        open: view.open_seqs(*id),
-        due: view
-            .due(*id, FIRST_IN_FLIGHT, Timestamp::MAX, 100_000)
-            .unwrap()
-            .iter()
-            .map(|row| (row.due, row.seq, row.progress))
-            .collect(),
-    });
-    Said {
-        next_seqs: view.next_seqs().into_iter().collect(),
-        subscriptions: subscriptions.collect(),
-        revision: view.catalog().revision,
-    }
-}
+use crate::grid::{Grid, SUBSCRIPTIONS, TOPICS, options, said};
+use crate::support::{packed, secrets, ticking};
 
 #[test]
 fn a_view_is_built_again_as_it_was_whatever_was_cleaned() {
@@ -458,7 +103,7 @@ fn retries_do_not_make_the_store_larger_than_it_may_be() {
     let bytes_max = options().bytes_max;
     for round in 0..60 {
         for row in grid.waiting(subscription.0) {
-            let progress = grid.progress(row.progress.attempts + 1);
+            let progress = grid.progress(row.attempt().unwrap().attempts + 1);
             grid.start(subscription.0, row.seq, Some(row.due), progress);
             grid.fail(subscription.0, row.seq, progress);
         }
@@ -507,4 +152,108 @@ fn without_a_baseline_a_view_is_not_built() {
     )
     .unwrap_err();
     assert!(matches!(error, StoreError::Unrecoverable { .. }), "{error}");
+}
+
+/// What will be written once comes back as it was, bit for bit.
+#[test]
+fn every_kind_of_record_comes_back_as_it_was() {
+    let progress = Grid::new(1).progress(3);
+    let place = SnapshotPlace {
+        topic: TOPICS[0],
+        floor: 3,
+        cursor: 70_000,
+        open: chunks_of(&[3, 65_536, 65_540]),
+        expires: Timestamp::MAX,
+    };
+    let records = [
+        Record::Hold(Hold {
+            subscription: SubscriptionId(1),
+            hold: Some(HoldState {
+                cause: HoldCause::DelayedDelivery,
+                failures: 11,
+                level: 3,
+                since: Timestamp::from_millis(7),
+                until: Timestamp::from_millis(8),
+            }),
+        }),
+        Record::Lease(Lease {
+            subscription: SubscriptionId(1),
+            until: Timestamp::from_millis(9),
+            deliveries: vec![StartedDelivery {
+                seq: 4,
+                replaces_due: Some(Timestamp::from_millis(5)),
+                progress,
+            }],
+        }),
+        Record::Seek(Seek {
+            subscription: SubscriptionId(1),
+            cursor: 70_000,
+            open: chunks_of(&[1, 2, 69_999]),
+            at: Timestamp::from_millis(10),
+            ack_epoch: 5,
+        }),
+        Record::Snapshot(Snapshot {
+            id: 4,
+            place: Some(place),
+        }),
+        Record::Snapshot(Snapshot { id: 4, place: None }),
+    ];
+    for record in records {
+        let mut frame = Vec::new();
+        encode_record(&record, &mut frame);
+        assert_eq!(decode_record(&frame.clone().into()).unwrap(), record);
+        // A later version of it is refused and not misread.
+        frame[1] = 2;
+        let error = decode_record(&frame.into()).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { .. }), "{error}");
+    }
+}
+
+/// The id of a publish request comes back with its events, is known for a while by the time of the log, and is forgotten.
+#[test]
+fn publish_ids_are_known_for_a_while() {
+    let mut grid = Grid::new(1);
+    let publish_id = PublishId {
+        id: 77,
+        content_hash: 88,
+    };
+    let events: PackedEvents = packed("1-1", 100).with_publish_id(Some(publish_id));
+    grid.log.append(TOPICS[0], events).unwrap();
+    grid.commit();
+    let known = grid.view.published(TOPICS[0], 77).unwrap().unwrap();
+    assert_eq!(
+        (known.first_seq, known.count, known.content_hash),
+        (1, 1, 88)
+    );
+    assert_eq!(
+        grid.view.published(TOPICS[1], 77).unwrap(),
+        None,
+        "of one topic"
+    );
+    assert_eq!(grid.view.published(TOPICS[0], 78).unwrap(), None);
+    grid.newest.insert(TOPICS[0], 1);
+    grid.checkpoint();
+    grid.reopen();
+    assert!(grid.view.published(TOPICS[0], 77).unwrap().is_some());
+    let groups = grid.log.groups(Mark::ZERO, usize::MAX).unwrap();
+    let records = groups.iter().flat_map(|group| &group.records);
+    let ids = records.filter_map(|record| match record {
+        Record::Events(events) => Some(events.packed.publish_id()),
+        _ => None,
+    });
+    assert_eq!(ids.collect::<Vec<_>>(), [Some(publish_id)]);
+    // The clock of the log ticks a millisecond a group; what comes half an hour later has other buckets.
+    grid.log.close();
+    let recovered = Log::open(grid.disk.mount(), options(), ticking(3_600_000)).unwrap();
+    grid.log = recovered.start_synchronous(&grid.view.next_seqs());
+    grid.publish(TOPICS[0], 10);
+    grid.commit();
+    assert_eq!(
+        grid.view.published(TOPICS[0], 77).unwrap(),
+        None,
+        "forgotten"
+    );
+    grid.checkpoint();
+    grid.reopen();
+    assert_eq!(grid.view.published(TOPICS[0], 77).unwrap(), None);
 }

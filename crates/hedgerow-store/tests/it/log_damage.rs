@@ -328,15 +328,21 @@ fn a_newer_format_is_refused() {
         "{error}"
     );
 
-    let disk = FaultyDisk::new(1);
-    write(&disk, &[100]);
-    let file = disk.mount().open("SUPER.b", false).unwrap();
-    let mut bytes = [0; 64];
-    file.read_at(0, &mut bytes).unwrap();
-    bytes[8] = 2;
-    let crc = crc32c::crc32c(&bytes[..60]);
-    bytes[60..].copy_from_slice(&crc.to_le_bytes());
-    file.write_at(0, &bytes).unwrap();
-    let error = recover(&disk).unwrap_err();
-    assert!(error.to_string().contains("SUPER.b: format 2"), "{error}");
+    for (format, what) in [
+        (3, "written by a newer version"),
+        (1, "before the format was final"),
+    ] {
+        let disk = FaultyDisk::new(1);
+        write(&disk, &[100]);
+        let file = disk.mount().open("SUPER.b", false).unwrap();
+        let mut bytes = [0; 64];
+        file.read_at(0, &mut bytes).unwrap();
+        bytes[8] = format;
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        file.write_at(0, &bytes).unwrap();
+        let text = recover(&disk).unwrap_err().to_string();
+        let name = format!("SUPER.b: format {format}");
+        assert!(text.contains(&name) && text.contains(what), "{text}");
+    }
 }

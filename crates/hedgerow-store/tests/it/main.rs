@@ -6,6 +6,7 @@
 mod breakable;
 mod check;
 mod conformance;
+mod grid;
 mod history;
 mod log_basic;
 mod log_clean;

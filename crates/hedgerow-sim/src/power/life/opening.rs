@@ -198,7 +198,7 @@ impl Life {
                 .map_err(|error| error.to_string())?;
             let rows: BTreeMap<_, _> = rows
                 .into_iter()
-                .map(|row| (row.seq, (row.due, row.progress)))
+                .filter_map(|row| Some((row.seq, (row.due, row.attempt()?))))
                 .collect();
             ensure!(
                 rows == subscription.rows,

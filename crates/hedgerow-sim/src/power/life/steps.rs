@@ -7,8 +7,8 @@ use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::record::{
-    Dead, Failed, FailedDelivery, IN_FLIGHT, PackedEvents, Progress, Read, Record, Settled,
-    SettledHow, Started, StartedDelivery,
+    Dead, DeadThen, DropReason, Failed, FailedDelivery, IN_FLIGHT, PackedEvents, Progress, Read,
+    Record, Settled, SettledHow, Started, StartedDelivery,
 };
 use hedgerow_store::{Store, StoreError};
 
@@ -172,6 +172,7 @@ impl Life {
             event_id: seq.to_string(),
             event_type: "t".to_owned(),
             subject: String::new(),
+            then: DeadThen::Dropped(DropReason::NoDeadLetterDestination),
         }))
     }
 

@@ -167,6 +167,17 @@ impl<'a> Cleaning<'a> {
         }
     }
 
+    /// Notes that nothing is owed any more of what was owed to a subscription (a seek).
+    pub(crate) fn end_all(&mut self, subscription: SubscriptionId) {
+        let open: Vec<Position> = {
+            let files = self.state.files.values();
+            files.flat_map(|file| file.open_of(subscription)).collect()
+        };
+        for position in open {
+            self.update(position, subscription, None);
+        }
+    }
+
     /// Writes what is left, and makes all of it count, durably: the log was cleaned up to this segment then.
     ///
     /// # Errors

@@ -155,6 +155,13 @@ impl KeptFile {
         open.is_some_and(|open| open.contains(seq))
     }
 
+    /// The unsettled deliveries of a subscription.
+    pub(super) fn open_of(&self, subscription: SubscriptionId) -> Vec<Position> {
+        let of = self.open.iter().filter(|((_, id), _)| *id == subscription);
+        of.flat_map(|((topic, _), seqs)| seqs.iter().map(|seq| Position { topic: *topic, seq }))
+            .collect()
+    }
+
     /// Takes note of a block that was written at the end.
     pub(super) fn note(&mut self, header: &Header, meta: &Meta) {
         match meta {

@@ -1,0 +1,113 @@
+//! What holds a subscription back, what clients have leased, and where a subscription was put or can be put again.
+
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+
+use super::table::Space;
+use super::{View, rows};
+use crate::error::StoreError;
+use crate::record::{Hold, HoldState, Lease, Seek, SeqChunks, Snapshot, SnapshotPlace, seqs_in};
+
+impl View {
+    /// What holds the subscription back.
+    #[must_use]
+    pub fn hold(&self, subscription: SubscriptionId) -> Option<HoldState> {
+        self.subscriptions.get(&subscription)?.row.hold
+    }
+
+    /// The number that is part of the subscription's acknowledgement ids.
+    #[must_use]
+    pub fn ack_epoch(&self, subscription: SubscriptionId) -> u32 {
+        let state = self.subscriptions.get(&subscription);
+        state.map_or(0, |state| state.row.ack_epoch)
+    }
+
+    /// What a snapshot keeps, unless it is gone.
+    #[must_use]
+    pub fn snapshot(&self, id: u32) -> Option<&SnapshotPlace> {
+        self.snapshots.get(&id)
+    }
+
+    /// The place of a subscription now, for a snapshot that expires then.
+    #[must_use]
+    pub fn place_of(
+        &self,
+        subscription: SubscriptionId,
+        expires: Timestamp,
+    ) -> Option<SnapshotPlace> {
+        let state = self.subscriptions.get(&subscription)?;
+        let cursor = self.cursor(subscription);
+        Some(SnapshotPlace {
+            topic: state.topic?,
+            floor: state.open.iter().next().unwrap_or(cursor).min(cursor),
+            cursor,
+            open: state.open.chunks(),
+            expires,
+        })
+    }
+
+    /// From which event on a topic is pinned by snapshots; [`u64::MAX`] if it is not.
+    pub(super) fn pinned_from(&self, topic: TopicId) -> u64 {
+        let pins = self.snapshots.values().filter(|place| place.topic == topic);
+        let pins = pins.filter(|place| place.expires > self.log_time);
+        pins.map(|place| place.floor).min().unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn fold_hold(&mut self, hold: &Hold) {
+        if let Some(state) = self.subscriptions.get_mut(&hold.subscription) {
+            state.row.hold = hold.hold;
+            self.changed.subscriptions.insert(hold.subscription);
+        }
+    }
+
+    pub(super) fn fold_lease(&mut self, lease: &Lease) {
+        for delivery in &lease.deliveries {
+            self.start(lease.subscription, delivery, lease.until);
+        }
+    }
+
+    pub(super) fn fold_seek(&mut self, seek: &Seek) -> Result<(), StoreError> {
+        let id = seek.subscription;
+        if !self.subscriptions.contains_key(&id) {
+            return Ok(());
+        }
+        let (from, to) = rows::subscription_range(id);
+        for (key, _) in self.layers.scan(Space::Due, &from, &to, usize::MAX)? {
+            self.layers.remove(Space::Due, key);
+        }
+        let owed = seek.owed();
+        let seqs: Vec<u64> = seqs_in(&seek.open).collect();
+        for seq in &seqs {
+            self.put_owed(id, seek.at, *seq, &owed);
+        }
+        if let Some(state) = self.subscriptions.get_mut(&id) {
+            let counters = &mut state.row.counters;
+            counters.given_up += state.open.len();
+            counters.matched += seqs.len() as u64;
+            state.open.replace(&seqs);
+            state.row.cursor = Some(seek.cursor);
+            state.row.due_floor = state.row.due_floor.min(seek.at);
+            state.row.ack_epoch = seek.ack_epoch;
+        }
+        self.changed.subscriptions.insert(id);
+        Ok(())
+    }
+
+    pub(super) fn fold_snapshot(&mut self, snapshot: &Snapshot) {
+        match &snapshot.place {
+            Some(place) => self.snapshots.insert(snapshot.id, place.clone()),
+            None => self.snapshots.remove(&snapshot.id),
+        };
+        self.changed.snapshots.insert(snapshot.id);
+    }
+}
+
+/// Event numbers, ascending, in the form in which they are stored whole.
+#[must_use]
+pub fn chunks_of(seqs: &[u64]) -> SeqChunks {
+    let mut set = super::OpenSet::default();
+    for seq in seqs {
+        set.insert(*seq);
+    }
+    set.chunks()
+}
