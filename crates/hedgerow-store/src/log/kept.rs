@@ -23,7 +23,7 @@ mod manifest;
 mod tidy;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
@@ -79,6 +79,8 @@ pub(crate) struct Kept {
     state: RwLock<State>,
     /// Held while files are written.
     writing: Mutex<()>,
+    /// Whether there is a manifest on disk.
+    has_manifest: AtomicBool,
     compacted_files: AtomicU64,
 }
 
@@ -106,7 +108,14 @@ impl Kept {
         store_id: [u8; 16],
         options: KeptOptions,
     ) -> Result<Self, StoreError> {
-        let manifest = manifest::read(&*disk, store_id)?.unwrap_or_default();
+        let found = read_manifest(&*disk, store_id)?;
+        let has_manifest = found.is_some();
+        if has_manifest {
+            // A process that ended behind the rename may have left the name in the page cache only, and what is done
+            // next trusts that it stays.
+            manifest::sync_names(&*disk)?;
+        }
+        let manifest = found.unwrap_or_default();
         remove_strangers(&*disk, &manifest)?;
         let mut state = State {
             cleaned_through: manifest.cleaned_through,
@@ -124,13 +133,14 @@ impl Kept {
             options,
             state: RwLock::new(state),
             writing: Mutex::default(),
+            has_manifest: AtomicBool::new(has_manifest),
             compacted_files: AtomicU64::new(0),
         })
     }
 
     /// What counts, without changing anything.
     pub(crate) fn inspect(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Inspected, StoreError> {
-        let manifest = manifest::read(disk, store_id)?.unwrap_or_default();
+        let manifest = read_manifest(disk, store_id)?.unwrap_or_default();
         let files = manifest
             .files
             .iter()
@@ -240,9 +250,21 @@ impl Kept {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Makes a new state the one that counts, durably, and then in memory. Files that are gone are removed.
+    /// Writes a manifest that says that nothing is kept, if there is none: it comes before the first file.
+    fn ensure_manifest(&self) -> Result<(), StoreError> {
+        if self.has_manifest.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        manifest::prepare(&*self.disk, self.store_id, &self.read(State::manifest))?;
+        manifest::put(&*self.disk)?;
+        self.has_manifest.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes a new state, whose manifest was prepared, the one that counts, durably, and then in memory. Files that are
+    /// gone are removed.
     fn commit(&self, state: State) -> Result<(), StoreError> {
-        manifest::write(&*self.disk, self.store_id, &state.manifest())?;
+        manifest::put(&*self.disk)?;
         let before = {
             let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, state)
@@ -268,6 +290,26 @@ impl State {
     }
 }
 
+/// Reads the manifest, if there is one. There are no kept files without one.
+fn read_manifest(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Manifest>, StoreError> {
+    let manifest = manifest::read(disk, store_id)?;
+    if manifest.is_none() {
+        for class in Class::ALL {
+            let directory = class.directory();
+            let names = disk
+                .list(directory)
+                .map_err(StoreError::io("list", directory))?;
+            if !names.is_empty() {
+                return Err(StoreError::damaged(format!(
+                    "{}: the file is missing, there are others in {directory}; what was kept",
+                    manifest::PATH
+                )));
+            }
+        }
+    }
+    Ok(manifest)
+}
+
 /// Removes files that no manifest names: what a stop left of a cleaning that did not end.
 fn remove_strangers(disk: &dyn Disk, manifest: &Manifest) -> Result<(), StoreError> {
     for class in Class::ALL {
@@ -288,3 +330,6 @@ fn remove_strangers(disk: &dyn Disk, manifest: &Manifest) -> Result<(), StoreErr
 fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -332,18 +332,14 @@ impl Directories {
             }
             directory.cached = directory.durable.clone();
         }
-        let known: BTreeSet<String> = self
-            .all
-            .iter()
-            .flat_map(|(path, directory)| {
-                directory
-                    .durable
-                    .directories
-                    .iter()
-                    .map(move |name| join(path, name))
-            })
-            .chain([String::new()])
-            .collect();
+        // A directory that lost its name is gone with all that was in it. Its own path comes before those.
+        let mut known = BTreeSet::from([String::new()]);
+        for (path, directory) in &self.all {
+            if known.contains(path) {
+                let names = directory.durable.directories.iter();
+                known.extend(names.map(|name| join(path, name)));
+            }
+        }
         self.all.retain(|path, _| known.contains(path));
     }
 

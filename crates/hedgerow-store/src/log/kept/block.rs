@@ -88,11 +88,13 @@ impl Header {
         bytes.next_multiple_of(HEADER_BYTES as u64)
     }
 
-    /// The meta, if the crc is right and it can be read.
-    pub(super) fn meta(&self, header: &[u8; HEADER_BYTES], meta: &[u8]) -> Option<Meta> {
-        if crc_of(header, meta) != self.crc {
-            return None;
-        }
+    /// Whether header and meta are as they were written.
+    pub(super) fn is_whole(&self, header: &[u8; HEADER_BYTES], meta: &[u8]) -> bool {
+        crc_of(header, meta) == self.crc
+    }
+
+    /// The meta, if it can be read.
+    pub(super) fn meta(&self, meta: &[u8]) -> Option<Meta> {
         match self.kind {
             EVENTS => Some(Meta::Events(self.topic, postcard::from_bytes(meta).ok()?)),
             UPDATES => Some(Meta::Updates(postcard::from_bytes(meta).ok()?)),

@@ -20,7 +20,7 @@ pub(crate) struct Checked {
 /// Reads all that the manifest names.
 pub(crate) fn check(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Checked, StoreError> {
     let mut checked = Checked::default();
-    let manifest = match manifest::read(disk, store_id) {
+    let manifest = match super::read_manifest(disk, store_id) {
         Ok(manifest) => manifest.unwrap_or_default(),
         Err(error @ StoreError::Damaged { .. }) => {
             checked

@@ -12,7 +12,7 @@ use hedgerow_core::time::Timestamp;
 
 use super::block::{self, Entry, Meta, Update};
 use super::file::KeptFile;
-use super::manifest::Entry as FileEntry;
+use super::manifest::{self, Entry as FileEntry};
 use super::{Class, DIRECTORY, Kept, OwedDelivery, State};
 use crate::StoreError;
 use crate::failpoint;
@@ -232,6 +232,7 @@ impl<'a> Cleaning<'a> {
         for number in gone {
             self.state.files.remove(number);
         }
+        manifest::prepare(&*self.kept.disk, self.kept.store_id, &self.state.manifest())?;
         // From here on nothing may be taken back: the manifest may name it.
         self.is_committed = true;
         self.kept.commit(mem::take(&mut self.state))
@@ -267,6 +268,7 @@ impl<'a> Cleaning<'a> {
         }
         disk.sync_dir(DIRECTORY)
             .map_err(StoreError::io("sync", DIRECTORY))?;
+        self.kept.ensure_manifest()?;
         let number = self.state.next_file;
         self.state.next_file += 1;
         let entry = FileEntry {

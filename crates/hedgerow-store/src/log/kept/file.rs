@@ -107,6 +107,13 @@ impl KeptFile {
                 }
                 _ => StoreError::io("open", &path)(error),
             })?;
+        let len = file.len().map_err(StoreError::io("examine", &path))?;
+        if len < entry.len_bytes {
+            return Err(StoreError::damaged(format!(
+                "{path}: {len} bytes of {} are left; what was kept",
+                entry.len_bytes
+            )));
+        }
         let mut opened = Self::new(entry, file, store_id);
         while opened.len_bytes < entry.len_bytes {
             let block = opened.block_at(opened.len_bytes, entry.len_bytes)?;
@@ -327,14 +334,15 @@ impl KeptFile {
         let header = Header::read(&head, self.store)
             .filter(|header| read == HEADER_BYTES && offset + header.block_bytes() <= limit)
             .ok_or_else(|| self.damaged(offset))?;
+        let meta = self.bytes_at(offset + HEADER_BYTES as u64, header.meta_bytes as usize)?;
+        if !header.is_whole(&head, &meta) {
+            return Err(self.damaged(offset));
+        }
         if header.version != block::VERSION {
             let what = format!("{}: a block in version {}", self.path, header.version);
             return Err(StoreError::Newer { what });
         }
-        let meta = self.bytes_at(offset + HEADER_BYTES as u64, header.meta_bytes as usize)?;
-        let meta = header
-            .meta(&head, &meta)
-            .ok_or_else(|| self.damaged(offset))?;
+        let meta = header.meta(&meta).ok_or_else(|| self.damaged(offset))?;
         Ok(Block {
             header,
             meta,

@@ -3,7 +3,8 @@
 //! ```text
 //!  0 "HGkm"    4 crc32c u32 of what follows    8 version u32    12 length of the body u32    16 body, `postcard`
 //! ```
-//! It is written to a new name, synced and renamed: at any moment there is one whole manifest.
+//! It is written to a new name, synced and renamed: at any moment there is one whole manifest. The first one is there
+//! before the first kept file is: so a kept file without a manifest is damage.
 
 use std::io;
 
@@ -88,8 +89,8 @@ pub(crate) fn read(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Manifes
     }))
 }
 
-/// Writes the manifest, durably.
-pub(super) fn write(
+/// Writes the manifest under its new name, durably. It does not count before [`put`].
+pub(super) fn prepare(
     disk: &dyn Disk,
     store_id: [u8; 16],
     manifest: &Manifest,
@@ -109,16 +110,30 @@ pub(super) fn write(
     let crc = crc32c::crc32c(&bytes[8..]);
     bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     failpoint::hit("manifest-write");
-    write_new(disk, &bytes).map_err(StoreError::io("write", NEW_PATH))?;
+    write_new(disk, &bytes).map_err(StoreError::io("write", NEW_PATH))
+}
+
+/// Puts the manifest that was prepared in the place of the one that counts, durably.
+///
+/// # Errors
+/// Either may count then, and the next open tells which. So it is never one that passes by itself.
+pub(super) fn put(disk: &dyn Disk) -> Result<(), StoreError> {
     failpoint::hit("manifest-rename");
     disk.rename(NEW_PATH, PATH)
+        .map_err(io::Error::other)
         .map_err(StoreError::io("rename", NEW_PATH))?;
     failpoint::hit("manifest-renamed");
-    disk.sync_dir(DIRECTORY)
-        .map_err(StoreError::io("sync", DIRECTORY))?;
-    // The directory's own name goes with the first manifest.
-    disk.sync_dir("")
-        .map_err(StoreError::io("sync", disk.name()))
+    sync_names(disk)
+}
+
+/// Makes the manifest's name durable, and that of its directory.
+pub(super) fn sync_names(disk: &dyn Disk) -> Result<(), StoreError> {
+    for (directory, name) in [(DIRECTORY, DIRECTORY.to_owned()), ("", disk.name())] {
+        disk.sync_dir(directory)
+            .map_err(io::Error::other)
+            .map_err(StoreError::io("sync", name))?;
+    }
+    Ok(())
 }
 
 fn write_new(disk: &dyn Disk, bytes: &[u8]) -> io::Result<()> {
