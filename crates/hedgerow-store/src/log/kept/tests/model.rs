@@ -402,11 +402,14 @@ impl Run {
     }
 }
 
+/// What became of a delivery of an event.
+type Updated = ((TopicId, u64), SubscriptionId, Option<(Timestamp, Owed)>);
+
 /// What a cleaning does.
 #[derive(Default)]
 struct Plan {
     events: Vec<(Class, Position, Model)>,
-    updates: Vec<((TopicId, u64), SubscriptionId, Option<(Timestamp, Owed)>)>,
+    updates: Vec<Updated>,
 }
 
 impl Plan {
