@@ -9,16 +9,16 @@
 //!
 //! kill -9 keeps the page cache: what was written and not synced survives. Power cuts are the other proof's subject.
 
-mod api;
+pub mod api;
 mod conclusion;
 mod config;
 mod declarations;
-mod http;
+pub mod http;
 mod ledger;
 mod lives;
 mod options;
 mod plan;
-mod process;
+pub mod process;
 mod publishers;
 mod receivers;
 mod report;

@@ -1,23 +1,27 @@
 //! Crash and power-cut proofs: `crash` kills the real server, `power` cuts the power of log and view in process. Each runs
-//! for a number of rounds, keeps a ledger of what was acknowledged and fails if anything of it was lost.
+//! for a number of rounds, keeps a ledger of what was acknowledged and fails if anything of it was lost. `volume` sends
+//! more through the real server than its disk may hold.
 
-// Both proofs are tools: what they print is their result.
+// All proofs are tools: what they print is their result.
 #![allow(clippy::print_stdout)]
 
 mod crash;
 mod power;
 mod random;
+mod volume;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: hedgerow-sim crash --binary PATH [--rounds N] [--seed S]
-       hedgerow-sim power [--rounds N] [--seed S]";
+       hedgerow-sim power [--rounds N] [--seed S]
+       hedgerow-sim volume --binary PATH --directory PATH [--slow] [--only CASE]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.split_first() {
         Some((command, rest)) if command == "crash" => crash::run(rest),
         Some((command, rest)) if command == "power" => power::run(rest),
+        Some((command, rest)) if command == "volume" => volume::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     match result {

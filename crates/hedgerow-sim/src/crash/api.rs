@@ -65,6 +65,24 @@ pub struct TerminalRecord {
     pub last_http_status_code: Option<u16>,
 }
 
+/// How full the store is, and what it did to make room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreUsage {
+    /// Bytes that cannot be forgotten yet.
+    pub used_bytes: u64,
+    /// Bytes of kept files.
+    pub kept_bytes: u64,
+    /// Whether publishing is refused.
+    pub is_full: bool,
+    /// Segments that were read before they were forgotten, since the store was opened.
+    pub cleaned_segments: u64,
+    /// Events that were copied from them.
+    pub copied_events: u64,
+    /// Kept files that were written anew.
+    pub compacted_files: u64,
+}
+
 #[derive(Deserialize)]
 struct Page<T> {
     value: Vec<T>,
@@ -133,6 +151,13 @@ impl Api {
         let path = subscription_path(topic, name);
         let mut subscription = self.call(Method::GET, &path, None).await?;
         parse(&path, subscription["status"].take())
+    }
+
+    /// How full the store is.
+    pub async fn store_usage(&mut self) -> Result<StoreUsage, String> {
+        let path = "/api/v1/store";
+        let usage = self.call(Method::GET, path, None).await?;
+        parse(path, usage)
     }
 
     /// All terminal records of a topic.

@@ -34,6 +34,8 @@ pub struct Call {
 pub struct Answer {
     /// Its status.
     pub status: u16,
+    /// Seconds of `Retry-After`.
+    pub retry_after: Option<u64>,
     /// Its body.
     pub body: Bytes,
 }
@@ -83,13 +85,19 @@ impl Connection {
         let sender = self.open().await?;
         let response = sender.send_request(request).await.map_err(text)?;
         let status = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after");
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
         let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
         let body = body
             .collect()
             .await
             .map_err(|error| error.to_string())?
             .to_bytes();
-        Ok(Answer { status, body })
+        Ok(Answer {
+            status,
+            retry_after,
+            body,
+        })
     }
 
     async fn open(&mut self) -> Result<&mut SendRequest<Full<Bytes>>, String> {
