@@ -223,7 +223,7 @@ impl Engine {
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
-            upkeep: Upkeep::new(parts.view.mark()),
+            upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
             is_store_full: false,
             phase: if settings.starts_held {
                 Phase::Held

@@ -69,6 +69,7 @@ impl Engine {
                 self.observe(record)?;
             }
             self.view.end_group(group);
+            self.upkeep.followed(group);
         }
         Ok(!groups.is_empty())
     }

@@ -4,8 +4,8 @@
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Mark, SubscriptionId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::StoreError;
 use hedgerow_store::record::{CleanStop, Read, Record};
+use hedgerow_store::{Group, StoreError};
 
 use super::{Engine, Internal, Phase};
 use crate::runner::DUE_ROWS_MAX;
@@ -18,6 +18,12 @@ const REFILL_AHEAD: std::time::Duration = std::time::Duration::from_secs(30);
 /// How many times the size of a checkpoint may wait for the next one while one is written.
 const CHECKPOINTS_WAITING_MAX: usize = 4;
 
+/// The part of the store that may be followed before the next checkpoint: what it says is not needed any more cannot be
+/// forgotten before. Twice as much may be, while a checkpoint is written, and a part besides before places are written
+/// down; so half of the store is left for what is owed.
+const CHECKPOINT_PART: u64 = 8;
+const PLACES_PART: u64 = 16;
+
 /// When what is to be done next.
 pub(super) struct Upkeep {
     /// When the readers' places are written down; `None` while none moved.
@@ -27,21 +33,35 @@ pub(super) struct Upkeep {
     /// Up to where the last checkpoint went, or the one under way goes.
     checkpoint: Mark,
     is_checkpointing: bool,
+    /// Bytes of log that were followed since the last checkpoint began, and since places were written down.
+    checkpoint_log_bytes: u64,
+    places_log_bytes: u64,
+    /// How much the store may hold before publishing is refused.
+    watermark_bytes: u64,
     /// When the stop no longer waits for running attempts.
     drained_at: Option<Timestamp>,
     is_clean_stop_queued: bool,
 }
 
 impl Upkeep {
-    pub(super) fn new(checkpoint: Mark) -> Self {
+    pub(super) fn new(checkpoint: Mark, watermark_bytes: u64) -> Self {
         Self {
             places_at: None,
             checkpoint_at: None,
             checkpoint,
             is_checkpointing: false,
+            checkpoint_log_bytes: 0,
+            places_log_bytes: 0,
+            watermark_bytes,
             drained_at: None,
             is_clean_stop_queued: false,
         }
+    }
+
+    /// Takes note of a group that was followed.
+    pub(super) fn followed(&mut self, group: &Group) {
+        self.checkpoint_log_bytes += group.bytes as u64;
+        self.places_log_bytes += group.bytes as u64;
     }
 
     pub(super) fn next(&self) -> Option<Timestamp> {
@@ -136,12 +156,14 @@ impl Engine {
 
     fn write_down_places(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let has_moved = !self.moved.is_empty();
+        let is_much = self.upkeep.places_log_bytes > self.upkeep.watermark_bytes / PLACES_PART;
         match self.upkeep.places_at {
             None if has_moved => {
                 self.upkeep.places_at = Some(now.plus(self.settings.read_interval));
             }
-            Some(at) if at <= now => {
+            Some(at) if at <= now || is_much => {
                 self.upkeep.places_at = None;
+                self.upkeep.places_log_bytes = 0;
                 self.journal_places()?;
             }
             _ => {}
@@ -197,7 +219,9 @@ impl Engine {
             self.upkeep.checkpoint_at = Some(now.plus(self.settings.checkpoint_interval));
         }
         let is_time = self.upkeep.checkpoint_at.is_some_and(|at| at <= now);
-        if is_time || self.view.waiting_bytes() > self.settings.checkpoint_bytes {
+        let is_much =
+            self.upkeep.checkpoint_log_bytes > self.upkeep.watermark_bytes / CHECKPOINT_PART;
+        if is_time || is_much || self.view.waiting_bytes() > self.settings.checkpoint_bytes {
             self.begin_checkpoint()?;
         }
         Ok(())
@@ -207,6 +231,7 @@ impl Engine {
         let checkpoint = self.view.begin_checkpoint()?;
         self.upkeep.is_checkpointing = true;
         self.upkeep.checkpoint_at = None;
+        self.upkeep.checkpoint_log_bytes = 0;
         self.upkeep.checkpoint = checkpoint.mark();
         let (store, disk) = (self.store.clone(), self.disk.clone());
         let events_to = self.events_to.clone();
