@@ -28,6 +28,9 @@ use crate::failpoint;
 use crate::record::{DeliveryChange, DeliveryState, Owed, Record};
 use crate::{Liveness, Needed};
 
+/// Segments that are cleaned at once: their records' changes are in memory.
+const PART_LEN: usize = 32;
+
 /// What is to be cleaned, as the view saw it.
 #[derive(Default)]
 pub(crate) struct Plan {
@@ -44,6 +47,33 @@ struct Step {
     segment: Arc<Segment>,
     /// What is still needed of it; topics of which nothing is are left out.
     needed: HashMap<TopicId, Needed>,
+    /// About how many bytes that is.
+    needed_bytes: u64,
+}
+
+impl Plan {
+    /// The steps that are taken at once, as syncs take longer than all the rest: runs that leave about a segment to be
+    /// kept, which there is room for.
+    fn parts(&self, needed_bytes_max: u64) -> Vec<Vec<&Step>> {
+        let mut parts: Vec<Vec<&Step>> = Vec::new();
+        let mut part_bytes = needed_bytes_max;
+        for run in &self.runs {
+            let run_bytes: u64 = run.iter().map(|step| step.needed_bytes).sum();
+            match parts.last_mut() {
+                Some(part)
+                    if part_bytes + run_bytes <= needed_bytes_max && part.len() < PART_LEN =>
+                {
+                    part_bytes += run_bytes;
+                    part.extend(run);
+                }
+                _ => {
+                    part_bytes = run_bytes;
+                    parts.push(run.iter().collect());
+                }
+            }
+        }
+        parts
+    }
 }
 
 /// What is owed for one event, as of the record read last.
@@ -75,6 +105,7 @@ impl Shared {
             run.push(Step {
                 segment: Arc::clone(segment),
                 needed,
+                needed_bytes,
             });
             if !liveness.has_baseline(segment.number + 1) {
                 continue;
@@ -113,17 +144,17 @@ impl Shared {
     }
 
     fn clean_runs(&self, plan: &Plan) -> Result<(), StoreError> {
-        for run in &plan.runs {
+        for run in plan.parts(u64::from(self.options.segment_bytes)) {
             let Some(last) = run.last() else { continue };
             if self.segments().front().map(|oldest| oldest.number) != Some(run[0].segment.number) {
                 continue;
             }
             if run.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
-                self.keep_needed(run, plan)?;
+                self.keep_needed(&run, plan)?;
                 self.cleaned_segments
                     .fetch_add(run.len() as u64, Ordering::Relaxed);
             }
-            for step in run {
+            for step in &run {
                 self.forget_oldest(&step.segment)?;
             }
             crate::view::baseline::remove_before(&*self.disk, last.segment.number + 1)?;
@@ -141,7 +172,7 @@ impl Shared {
     }
 
     /// Copies what is needed of a run.
-    fn keep_needed(&self, run: &[Step], plan: &Plan) -> Result<(), StoreError> {
+    fn keep_needed(&self, run: &[&Step], plan: &Plan) -> Result<(), StoreError> {
         let mut copy = Copy {
             shared: self,
             plan,
