@@ -1,4 +1,4 @@
-//! `crash`: builds and starts the proofs that nothing acknowledged is lost. The proofs themselves are in hedgerow-sim.
+//! `crash` and `volume`: build and start the proofs that nothing acknowledged is lost. The proofs themselves are in hedgerow-sim.
 //!
 //! They are built in the release profile, in a target folder of their own, because the server under test carries the
 //! feature `failpoints`, which no other build has.
@@ -21,13 +21,26 @@ enum Fault {
     Kill,
     /// The disk loses what was not synced.
     Power,
+    /// More is published than the disk may hold.
+    Volume,
+}
+
+/// How much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// Rounds.
+    Rounds(u32),
+    /// A few GiB.
+    Quick,
+    /// Many.
+    Slow,
 }
 
 /// One run of a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proof {
     fault: Fault,
-    rounds: u32,
+    extent: Extent,
     seed: Option<u64>,
 }
 
@@ -36,7 +49,7 @@ impl Proof {
     pub const fn kill(rounds: u32) -> Self {
         Self {
             fault: Fault::Kill,
-            rounds,
+            extent: Extent::Rounds(rounds),
             seed: None,
         }
     }
@@ -45,7 +58,16 @@ impl Proof {
     pub const fn power(rounds: u32) -> Self {
         Self {
             fault: Fault::Power,
-            rounds,
+            extent: Extent::Rounds(rounds),
+            seed: None,
+        }
+    }
+
+    /// Sends more through the real server than its disk may hold.
+    pub const fn volume(is_slow: bool) -> Self {
+        Self {
+            fault: Fault::Volume,
+            extent: if is_slow { Extent::Slow } else { Extent::Quick },
             seed: None,
         }
     }
@@ -77,6 +99,16 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     prove(workspace, Proof::read(arguments)?)
 }
 
+/// The command `volume`.
+pub fn run_volume(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    let accepted = Accepted {
+        flags: &["slow"],
+        values: &[],
+    };
+    let options = Options::read(arguments, accepted)?;
+    prove(workspace, Proof::volume(options.has("slow")))
+}
+
 /// Builds what the proof needs and runs it. The proof prints its ledger and fails above its bounds.
 pub fn prove(workspace: &Workspace, proof: Proof) -> Result<(), Failure> {
     let target = workspace.target.join("crash");
@@ -92,8 +124,11 @@ pub fn prove(workspace: &Workspace, proof: Proof) -> Result<(), Failure> {
     ];
     let binary = target.join("release").join(format!("hedgerow{EXE_SUFFIX}"));
     let binary_text = binary.to_string_lossy();
+    // On the disk of the workspace: a temporary folder may be memory.
+    let data = workspace.target.join("volume");
+    let data_text = data.to_string_lossy();
     match proof.fault {
-        Fault::Kill => {
+        Fault::Kill | Fault::Volume => {
             let build = [
                 "build",
                 "--release",
@@ -105,12 +140,27 @@ pub fn prove(workspace: &Workspace, proof: Proof) -> Result<(), Failure> {
             let mut build = workspace.cargo(build);
             build.arg("--target-dir").arg(&target);
             shell::run(build)?;
-            line.extend(["crash", "--binary", &binary_text]);
+            line.push(if proof.fault == Fault::Kill {
+                "crash"
+            } else {
+                "volume"
+            });
+            line.extend(["--binary", &binary_text]);
         }
         Fault::Power => line.push("power"),
     }
-    let rounds = proof.rounds.to_string();
-    line.extend(["--rounds", &rounds]);
+    if proof.fault == Fault::Volume {
+        line.extend(["--directory", &data_text]);
+    }
+    let rounds;
+    match proof.extent {
+        Extent::Rounds(count) => {
+            rounds = count.to_string();
+            line.extend(["--rounds", &rounds]);
+        }
+        Extent::Quick => {}
+        Extent::Slow => line.push("--slow"),
+    }
     let seed = proof.seed.map(|seed| seed.to_string());
     if let Some(seed) = &seed {
         line.extend(["--seed", seed]);

@@ -31,7 +31,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 5] = [
+const COMMANDS: [Command; 6] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -55,6 +55,12 @@ const COMMANDS: [Command; 5] = [
         options: "[--power] [--rounds N] [--seed S]",
         about: "kills the server and counts what was lost; --power: power cuts",
         run: crash::run,
+    },
+    Command {
+        name: "volume",
+        options: "[--slow]",
+        about: "sends more through the server than its disk may hold; --slow: 20 GiB",
+        run: crash::run_volume,
     },
     Command {
         name: "tidy",

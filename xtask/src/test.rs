@@ -1,5 +1,5 @@
-//! `test`: all tests of the workspace, examples in documentation included, then the proofs against crashes and power
-//! cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
+//! `test`: all tests of the workspace, examples in documentation included, then the proofs against crashes, full
+//! disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
 
 use crate::Failure;
 use crate::arguments::{Accepted, Options};
@@ -8,9 +8,9 @@ use crate::setup;
 use crate::shell::{self, Workspace};
 
 /// The proofs of an ordinary run: the tests and these stay within a few minutes.
-const QUICK: [Proof; 2] = [Proof::kill(3), Proof::power(200)];
+const QUICK: [Proof; 3] = [Proof::kill(3), Proof::volume(false), Proof::power(200)];
 /// The proofs of a slow run.
-const SLOW: [Proof; 2] = [Proof::kill(50), Proof::power(2000)];
+const SLOW: [Proof; 3] = [Proof::kill(50), Proof::volume(true), Proof::power(2000)];
 
 /// The command.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
