@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! set up ─▶ rounds: start ─▶ serve under load ─▶ killed, at a failpoint, or stopped in order ─▶ receivers settle
+//!        ─▶ now and then the view is deleted or an older one put back, and built again
 //!        ─▶ receivers recover, everything is delivered ─▶ judge ─▶ stop, start: the same counters ─▶ report
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod process;
 mod publishers;
 mod receivers;
 mod report;
+mod restore;
 mod schedule;
 mod traces;
 mod verdict;
@@ -35,16 +37,17 @@ use std::time::{Duration, Instant};
 
 use hedgerow_store::failpoint;
 
-use self::api::Api;
+use self::api::{Api, StoreUsage};
 use self::declarations::Declarations;
 use self::ledger::{Fate, Ledger};
 use self::lives::{Lives, died};
 use self::options::Options;
 use self::plan::{SUBSCRIPTIONS, TOPICS};
-use self::process::{Failpoint, Installation, Server};
+use self::process::{Failpoint, Installation, Server, is_killed};
 use self::publishers::Publishers;
 use self::receivers::Receivers;
 use self::report::Report;
+use self::restore::{Restore, Restorer};
 use self::schedule::{Plan, Schedule};
 use self::traces::Traces;
 use self::verdict::{Ending, Verdict};
@@ -53,6 +56,8 @@ use self::verdict::{Ending, Verdict};
 const EVENTS_PER_LIFE: RangeInclusive<u64> = 150..=1200;
 /// How long a life lasts whose failpoint is not reached.
 const FAILPOINT_WAIT_MAX: Duration = Duration::from_secs(4);
+/// How often the server is asked how full its store is.
+const USAGE_POLL: Duration = Duration::from_millis(20);
 /// Rounds from which on a run must have seen everything.
 const ROUNDS_COVERING: u32 = 10;
 
@@ -95,6 +100,9 @@ struct Proof {
     lives: Lives,
     declarations: Declarations,
     schedule: Schedule,
+    restorer: Restorer,
+    /// What the server said of its store, over all lives.
+    usage: StoreUsage,
     /// Failpoints that were set and not reached.
     not_reached: BTreeMap<&'static str, u64>,
 }
@@ -115,6 +123,8 @@ impl Proof {
             ledger,
             declarations: Declarations::default(),
             schedule: Schedule::new(seed),
+            restorer: Restorer::new(seed),
+            usage: StoreUsage::default(),
             not_reached: BTreeMap::new(),
         };
         let keys = proof.set_up().await?;
@@ -174,7 +184,45 @@ impl Proof {
         println!(
             "round {round:>3}: {ending:?} after {lasted} ms; {accepted} events accepted so far"
         );
-        Ok(())
+        self.restore().await
+    }
+
+    /// What operators do before the next life.
+    async fn restore(&mut self) -> Result<(), String> {
+        let installation = self.lives.installation().clone();
+        match self.restorer.next() {
+            Restore::Nothing => Ok(()),
+            Restore::Copy => self.restorer.copy(&installation),
+            Restore::Delete => {
+                self.restorer.delete(&installation)?;
+                self.restorer.recover(&installation)
+            }
+            Restore::PutBack => {
+                self.restorer.put_back(&installation)?;
+                let has_started = self.start_with_older_view().await?;
+                self.restorer.put_back_answered(has_started);
+                if has_started {
+                    return Ok(());
+                }
+                self.restorer.recover(&installation)
+            }
+        }
+    }
+
+    /// A life with a view that is older than the log: it serves, or says what to do.
+    async fn start_with_older_view(&mut self) -> Result<bool, String> {
+        let mut server = self.lives.begin(None)?;
+        let Err(status) = self.lives.serving(&mut server).await? else {
+            server.kill().await?;
+            self.lives.end(Ending::Killed).await?;
+            return Ok(true);
+        };
+        let said = server.explain(&format!("refused an older view: {status}"));
+        if status.success() || is_killed(status) || !said.contains("hedgerow recover") {
+            return Err(said);
+        }
+        self.lives.end(Ending::Refused).await?;
+        Ok(false)
     }
 
     /// A life that is killed before it serves, or hardly later.
@@ -195,9 +243,23 @@ impl Proof {
         plan: Plan,
     ) -> Result<Ending, String> {
         let endpoint = self.lives.receivers().endpoint(0);
-        let declared = self.declarations.change(&mut api, &endpoint);
-        let ((), ending) = tokio::join!(declared, end_as_planned(server, plan));
-        let ending = ending?;
+        let mut usage = StoreUsage::default();
+        let declarations = &mut self.declarations;
+        let watched = async {
+            declarations.change(&mut api, &endpoint).await;
+            loop {
+                // A server that died says nothing more.
+                usage = api.store_usage().await.unwrap_or(usage);
+                tokio::time::sleep(USAGE_POLL).await;
+            }
+        };
+        let ending: Ending = tokio::select! {
+            ending = end_as_planned(server, plan) => ending?,
+            () = watched => return Err("the store's usage is not watched any more".to_owned()),
+        };
+        self.usage.cleaned_segments += usage.cleaned_segments;
+        self.usage.copied_events += usage.copied_events;
+        self.usage.compacted_files += usage.compacted_files;
         if let (Plan::Failpoint(Failpoint { name, .. }), Ending::Killed) = (plan, ending) {
             *self.not_reached.entry(name).or_default() += 1;
         }
@@ -211,7 +273,8 @@ impl Proof {
         let (mut server, mut serving) = self.lives.begin_to_serve().await?;
         let owed = conclusion::acknowledged(seed, &self.ledger.entries());
         conclusion::drain(&mut serving.api, &owed).await?;
-        let account = conclusion::account(&mut serving.api).await?;
+        let mut account = conclusion::account(&mut serving.api).await?;
+        self.restorer.add_terminal_records(&mut account.terminal);
         let mut problems = self.declarations.check(&mut serving.api).await?;
         server.stop().await?;
         self.lives.end(Ending::Stopped).await?;
@@ -245,6 +308,8 @@ impl Proof {
             entries: &self.ledger.entries(),
             declarations: self.declarations.answered(),
             traces,
+            usage: self.usage,
+            restored: self.restorer.done(),
             verdict: &verdict,
         }
         .print();
@@ -264,7 +329,8 @@ impl Proof {
             .iter()
             .filter(|name| self.lives.endings().contains(&Ending::Failpoint(name)))
             .collect();
-        if killed.len() * 2 < failpoint::NAMES.len() {
+        let planned = (self.options.rounds * schedule::FAILPOINTS_OF_TEN / 10) as usize;
+        if killed.len() * 2 < failpoint::NAMES.len().min(planned) {
             problems.push(format!(
                 "only these failpoints were reached: {killed:?}; the binary needs the feature failpoints"
             ));
@@ -272,6 +338,20 @@ impl Proof {
         if traces.recycled() == 0 {
             problems.push("no segment was recycled".to_owned());
         }
+        let restored = self.restorer.done();
+        let passed = [
+            ("segments cleaned", self.usage.cleaned_segments),
+            ("events copied to kept files", self.usage.copied_events),
+            ("kept files removed", traces.kept_removed()),
+            (
+                "publishes refused at the watermark",
+                self.ledger.entries().refused_full,
+            ),
+            ("views deleted", u64::from(restored.deleted)),
+            ("views built again", u64::from(restored.recovered)),
+        ];
+        let missed = passed.iter().filter(|(_, count)| *count == 0);
+        problems.extend(missed.map(|(what, _)| format!("{what}: none")));
         if traces.epoch < self.options.rounds {
             let Traces { epoch, .. } = traces;
             problems.push(format!("the epoch is only {epoch}"));

@@ -38,7 +38,8 @@ other = "100ms"
 unavailable = "100ms"
 
 [store]
-bytes_max = "256MiB"
+bytes_max = "1536KiB"
+keep_after = "400ms"
 segment_bytes = "64KiB"
 disk_reserve_bytes = "16MiB"
 ring_bytes = "1MiB"

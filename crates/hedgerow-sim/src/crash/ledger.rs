@@ -114,6 +114,8 @@ pub struct Entries {
     pub exchanges: HashMap<Pair, Vec<Exchange>>,
     /// What must not have happened, as it was seen.
     pub offences: Vec<String>,
+    /// Publish requests that were refused because the store was full.
+    pub refused_full: u64,
 }
 
 impl Ledger {
@@ -181,6 +183,11 @@ impl Ledger {
     /// Something happened that must not.
     pub fn offence(&self, what: String) {
         self.entries().offences.push(what);
+    }
+
+    /// A publish was refused because the store was full.
+    pub fn refused_full(&self) {
+        self.entries().refused_full += 1;
     }
 
     /// Everything that was seen so far.

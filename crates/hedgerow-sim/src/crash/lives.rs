@@ -131,6 +131,9 @@ impl Lives {
         self.whereabouts.send_replace(None);
         *self.endings.last_mut().expect("a life was begun") = ending;
         self.receivers.settle().await?;
+        if ending == Ending::Refused {
+            return Ok(());
+        }
         let (life, data) = (self.endings.len() - 1, self.installation.data());
         self.checked += usize::from(whole::check_after(life, &data)?);
         Ok(())

@@ -141,6 +141,11 @@ impl Publisher {
                 self.ledger.answered(&request, Fate::Acknowledged);
                 true
             }
+            Ok((503, answer)) if answer.text().contains("The store is full") => {
+                self.ledger.answered(&request, Fate::Refused);
+                self.ledger.refused_full();
+                false
+            }
             // The group's sync may have failed after it was written: nobody knows.
             Ok((503, _)) | Err(_) => false,
             Ok((429, _)) => {

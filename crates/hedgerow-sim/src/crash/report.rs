@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use hedgerow_store::failpoint;
 
+use super::api::StoreUsage;
 use super::config::DUPLICATES_MAX;
 use super::ledger::{Entries, Fate};
 use super::plan::SUBSCRIPTIONS;
+use super::restore::Restored;
 use super::traces::Traces;
 use super::verdict::{Ending, Verdict};
 
@@ -32,6 +34,10 @@ pub struct Report<'a> {
     pub declarations: usize,
     /// What the data directory shows at the end.
     pub traces: Traces,
+    /// What the server said of its store, over all lives.
+    pub usage: StoreUsage,
+    /// What was done to the view between lives.
+    pub restored: Restored,
     /// The verdict.
     pub verdict: &'a Verdict,
 }
@@ -101,7 +107,42 @@ impl Report<'_> {
             "segments recycled",
             format!("{recycled} (the last is {segment:08x}, {segments} are there)"),
         );
+        self.print_cleaning();
         line("declarations answered", self.declarations);
+    }
+
+    fn print_cleaning(&self) {
+        let Self {
+            traces,
+            usage,
+            restored,
+            ..
+        } = self;
+        line("segments cleaned", usage.cleaned_segments);
+        line(
+            "  the last, by the manifest",
+            format!("{:08x}", traces.cleaned_through),
+        );
+        line("  events copied", usage.copied_events);
+        line("kept files made", traces.kept_made);
+        line("  written anew", usage.compacted_files);
+        line("  removed", traces.kept_removed());
+        line(
+            "publishes refused at the watermark",
+            self.entries.refused_full,
+        );
+        line("views deleted", restored.deleted);
+        let put_back = restored.started + restored.refused;
+        let refused = restored.refused;
+        line(
+            "older views put back",
+            format!("{put_back}, of which {refused} were refused"),
+        );
+        let killed = restored.killed;
+        line(
+            "views built again",
+            format!("{} ({killed} after a kill)", restored.recovered),
+        );
     }
 
     fn print_counts(&self) {

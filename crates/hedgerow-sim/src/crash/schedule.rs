@@ -25,8 +25,14 @@ enum Kind {
     Stop,
 }
 
+/// Of ten rounds so many end at a failpoint.
+pub const FAILPOINTS_OF_TEN: u32 = 6;
 /// Of ten rounds so many end like this.
-const KINDS: [(Kind, usize); 3] = [(Kind::Failpoint, 6), (Kind::Kill, 3), (Kind::Stop, 1)];
+const KINDS: [(Kind, usize); 3] = [
+    (Kind::Failpoint, FAILPOINTS_OF_TEN as usize),
+    (Kind::Kill, 3),
+    (Kind::Stop, 1),
+];
 /// So many in a hundred rounds begin with a start that is killed at once.
 const KILLED_STARTS_PERCENT: u64 = 25;
 /// So many in a hundred kills let the server serve for longer.

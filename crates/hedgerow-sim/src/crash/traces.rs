@@ -1,4 +1,4 @@
-//! What the data directory shows of what happened in the server: segments and the epoch. Read from outside, by the
+//! What the data directory shows of what happened in the server: segments, kept files and the epoch. Read from outside, by the
 //! format on disk, so that the proof does not rest on what the server says of itself.
 
 use std::fs;
@@ -13,6 +13,12 @@ pub struct Traces {
     pub segments: u64,
     /// The store's epoch, which every start raises.
     pub epoch: u32,
+    /// The last segment that was cleaned.
+    pub cleaned_through: u64,
+    /// Kept files that were ever made.
+    pub kept_made: u64,
+    /// Kept files that are there.
+    pub kept: u64,
 }
 
 impl Traces {
@@ -30,8 +36,27 @@ impl Traces {
                 traces.segment = traces.segment.max(number);
             }
         }
+        traces.read_kept(&data.join("kept"));
         traces.epoch = epoch(data, "SUPER.a").max(epoch(data, "SUPER.b"));
         Ok(traces)
+    }
+
+    /// The manifest: behind 16 bytes and the store's id the last segment that was cleaned, and the number of the next
+    /// file.
+    fn read_kept(&mut self, kept: &Path) {
+        let manifest = fs::read(kept.join("MANIFEST")).unwrap_or_default();
+        let mut numbers = manifest.get(32..).unwrap_or_default();
+        self.cleaned_through = varint(&mut numbers);
+        self.kept_made = varint(&mut numbers);
+        for class in ["owed", "behind"] {
+            let names = fs::read_dir(kept.join(class));
+            self.kept += names.map_or(0, |names| names.count() as u64);
+        }
+    }
+
+    /// Kept files that were there once and are no more.
+    pub const fn kept_removed(&self) -> u64 {
+        self.kept_made.saturating_sub(self.kept)
     }
 
     /// Segments that were there once and are no more: their files were recycled or removed.
@@ -45,6 +70,22 @@ fn segment_number(name: &str) -> Option<u64> {
         .strip_suffix(".seg")
         .filter(|digits| digits.len() == 8)?;
     u64::from_str_radix(digits, 16).ok()
+}
+
+/// The next number in seven bits a byte, the lowest first.
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let Some((byte, rest)) = bytes.split_first() else {
+            break;
+        };
+        *bytes = rest;
+        number |= u64::from(byte & 0x7F) << shift;
+        if *byte < 0x80 {
+            break;
+        }
+    }
+    number
 }
 
 /// The epoch stands at byte 32 of 64; a file that is not whole has none.

@@ -30,6 +30,8 @@ pub enum Ending {
     Failpoint(&'static str),
     /// Stopped in order.
     Stopped,
+    /// It refused to start with an older view.
+    Refused,
 }
 
 impl Ending {
