@@ -4,10 +4,10 @@
 //! A *life* is one store over some rounds. A round publishes, starts, fails and settles deliveries, checkpoints and
 //! recycles at random, until it ends in a power cut, a kill, a failed sync, or several of them; then the store is opened
 //! again and compared, record by record, with the obvious model ([`model`]). What was acknowledged must be there;
-//! whatever was being written may be there whole or not at all.
+//! whatever was being written may be there whole or not at all. Now and then the view is lost and built again first.
 //!
-//! A proof that cannot fail proves nothing: the same lives run on four disks that each forget one duty, and each of them
-//! must be found out.
+//! A proof that cannot fail proves nothing: the same lives run on disks that each forget one duty, and each of them must
+//! be found out.
 
 mod life;
 mod model;

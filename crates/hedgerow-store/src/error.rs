@@ -141,6 +141,15 @@ pub enum StoreError {
         /// The end of what the log has forgotten.
         oldest: Mark,
     },
+    /// What the view was checkpointed with is not there: one of the two is of another time.
+    #[error(
+        "{path} is missing: view/ is older than catalog/, or the file was lost; run `hedgerow recover`, which builds the \
+         view again, and if it says this too, restore the whole data directory from a backup"
+    )]
+    CatalogMissing {
+        /// The file, relative to the data directory.
+        path: String,
+    },
     /// A view cannot be built for this log.
     #[error(
         "the log begins with segment {segment} and baseline/ has none for it: the view cannot be built again; restore \

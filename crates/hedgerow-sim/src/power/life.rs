@@ -46,6 +46,10 @@ pub struct Life {
     mutation: Option<Mutation>,
     disk: FaultyDisk,
     table: Arc<PowerTable>,
+    /// The view was lost, and is to be built again before the store is opened.
+    is_view_lost: bool,
+    /// It was built again, and not looked at since.
+    is_view_rebuilt: bool,
     clock: Clock,
     log: Option<Log>,
     view: Option<View>,
@@ -88,6 +92,8 @@ impl Life {
             mutation,
             disk: FaultyDisk::new(seed ^ 0xD15C),
             table: Arc::default(),
+            is_view_lost: false,
+            is_view_rebuilt: false,
             clock: Arc::new(move || Timestamp::from_millis(ticks.fetch_add(7, Ordering::Relaxed))),
             log: None,
             view: None,
@@ -222,10 +228,7 @@ impl Life {
             self.model.group
         );
         self.view().fold(group).map_err(|error| error.to_string())?;
-        for record in &group.records {
-            self.model.fold(record);
-        }
-        self.model.group = group.number;
+        self.model.follow(group);
         Ok(())
     }
 
@@ -273,8 +276,11 @@ impl Life {
     }
 
     fn end_process(&mut self) {
-        let log = self.log.take();
-        self.tally.recycled += log.map_or(0, |log| log.usage().recycled_segments);
+        let usage = self.log.take().map(|log| log.usage()).unwrap_or_default();
+        self.tally.recycled += usage.recycled_segments;
+        self.tally.cleaned += usage.cleaned_segments;
+        self.tally.copied += usage.copied_events;
+        self.tally.compacted += usage.compacted_files;
         self.view = None;
         self.table.lose_power(PowerGoes::Nowhere);
         self.appends.clear();

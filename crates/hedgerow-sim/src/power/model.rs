@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::Group;
 use hedgerow_store::catalog::Change;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, unpack_event};
 use hedgerow_store::secrets::Secrets;
@@ -15,6 +16,8 @@ use hedgerow_store::secrets::Secrets;
 pub struct Model {
     /// The number of the last group.
     pub group: u64,
+    /// Where it ends.
+    pub mark: Mark,
     pub topics: BTreeMap<TopicId, Topic>,
     pub subscriptions: BTreeMap<SubscriptionId, Subscription>,
     /// Deliveries that ended undelivered, in order.
@@ -48,6 +51,13 @@ pub struct Subscription {
 }
 
 impl Model {
+    /// The next group, in log order.
+    pub fn follow(&mut self, group: &Group) {
+        group.records.iter().for_each(|record| self.fold(record));
+        self.group = group.number;
+        self.mark = group.end;
+    }
+
     /// The next record, in log order.
     pub fn fold(&mut self, record: &Record) {
         match record {

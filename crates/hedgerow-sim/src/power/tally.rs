@@ -13,6 +13,12 @@ pub struct Tally {
     pub duplicates_bound: u64,
     pub epochs: u64,
     pub recycled: u64,
+    pub cleaned: u64,
+    pub copied: u64,
+    pub compacted: u64,
+    pub refused: u64,
+    pub rebuilt: u64,
+    pub rebuilds_interrupted: u64,
     pub checkpoints: u64,
     pub cuts: u64,
     pub kills: u64,
@@ -39,6 +45,12 @@ impl Tally {
         self.duplicates_bound += other.duplicates_bound;
         self.epochs += other.epochs;
         self.recycled += other.recycled;
+        self.cleaned += other.cleaned;
+        self.copied += other.copied;
+        self.compacted += other.compacted;
+        self.refused += other.refused;
+        self.rebuilt += other.rebuilt;
+        self.rebuilds_interrupted += other.rebuilds_interrupted;
         self.checkpoints += other.checkpoints;
         self.cuts += other.cuts;
         self.kills += other.kills;
@@ -60,6 +72,12 @@ impl Tally {
         let covered = [
             ("epochs", self.epochs > rounds),
             ("segments recycled", self.recycled > rounds / 4),
+            ("segments cleaned", self.cleaned > rounds / 4),
+            ("events copied", self.copied > rounds),
+            ("kept files written anew", self.compacted > rounds / 20),
+            ("publishes refused", self.refused > 0),
+            ("views built again", self.rebuilt > rounds / 20),
+            ("builds interrupted", self.rebuilds_interrupted > 0),
             ("checkpoints", self.checkpoints > rounds),
             ("power cuts", self.cuts > rounds / 4),
             ("kills", self.kills > rounds / 8),
@@ -98,6 +116,12 @@ impl fmt::Display for Tally {
             ("lost", 0),
             ("epochs", self.epochs),
             ("segments recycled", self.recycled),
+            ("  cleaned", self.cleaned),
+            ("  events copied", self.copied),
+            ("kept files written anew", self.compacted),
+            ("publishes refused", self.refused),
+            ("views built again", self.rebuilt),
+            ("  interrupted", self.rebuilds_interrupted),
             ("checkpoints", self.checkpoints),
             ("  interrupted", self.checkpoints_interrupted),
             ("power cuts", self.cuts),

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Disk, DiskFile, DiskLock};
+use crate::log::kept;
+use crate::view::baseline;
 
 /// Which duty is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,16 +23,45 @@ pub enum Mutation {
     /// While the log is opened, nothing is written to its segments and nothing of them is synced: the unsynced tail is
     /// trusted as it is read.
     TrustsTail,
+    /// The manifest of kept files, and its directory, are not synced: a segment is forgotten before that.
+    NoManifestSync,
+    /// Kept files are not synced.
+    NoKeptSync,
+    /// The directories of kept files are not synced.
+    NoKeptDirectorySync,
+    /// What became of events that were kept before is not written.
+    NoKeptUpdates,
+    /// Baselines, and their directory, are not synced.
+    NoBaselineSync,
+    /// Baselines are not written: none is there when it is looked for.
+    NoBaseline,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 10] = [
         Self::NoSync,
         Self::LateSync,
         Self::NoDirectorySync,
         Self::TrustsTail,
+        Self::NoManifestSync,
+        Self::NoKeptSync,
+        Self::NoKeptDirectorySync,
+        Self::NoKeptUpdates,
+        Self::NoBaselineSync,
+        Self::NoBaseline,
     ];
+
+    /// Whether it leaves out the sync of this file or directory.
+    fn leaves_unsynced(self, path: &str) -> bool {
+        match self {
+            Self::NoManifestSync => path == kept::DIRECTORY || path == kept::NEW_MANIFEST,
+            Self::NoKeptSync => path.ends_with(".kept"),
+            Self::NoKeptDirectorySync => path.starts_with("kept/"),
+            Self::NoBaselineSync => path.starts_with(baseline::DIRECTORY),
+            _ => false,
+        }
+    }
 }
 
 /// A disk with a [`Mutation`].
@@ -49,7 +80,7 @@ struct Shared {
 struct MutantFile {
     inner: Arc<dyn DiskFile>,
     shared: Arc<Shared>,
-    is_segment: bool,
+    path: String,
 }
 
 impl MutantDisk {
@@ -100,16 +131,18 @@ impl Disk for MutantDisk {
 
     fn open(&self, path: &str, create: bool) -> io::Result<Arc<dyn DiskFile>> {
         let inner = self.inner.open(path, create)?;
-        let is_segment = path.starts_with("log/");
         Ok(Arc::new(MutantFile {
             inner,
             shared: Arc::clone(&self.shared),
-            is_segment,
+            path: path.to_owned(),
         }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.shared.catch_up()?;
+        if self.shared.mutation == Mutation::NoBaseline && to.starts_with(baseline::DIRECTORY) {
+            return self.inner.remove(from);
+        }
         self.inner.rename(from, to)
     }
 
@@ -122,6 +155,7 @@ impl Disk for MutantDisk {
         self.shared.catch_up()?;
         match self.shared.mutation {
             Mutation::NoDirectorySync if !self.shared.is_opening() => Ok(()),
+            mutation if mutation.leaves_unsynced(path) => Ok(()),
             _ => self.inner.sync_dir(path),
         }
     }
@@ -141,7 +175,8 @@ impl Disk for MutantDisk {
 
 impl MutantFile {
     fn is_trusted(&self) -> bool {
-        self.shared.mutation == Mutation::TrustsTail && self.is_segment && self.shared.is_opening()
+        let is_segment = self.path.starts_with("log/");
+        self.shared.mutation == Mutation::TrustsTail && is_segment && self.shared.is_opening()
     }
 }
 
@@ -153,10 +188,12 @@ impl DiskFile for MutantFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.shared.catch_up()?;
         if self.is_trusted() {
-            Ok(())
-        } else {
-            self.inner.write_at(offset, bytes)
+            return Ok(());
         }
+        if self.shared.mutation == Mutation::NoKeptUpdates && self.path.ends_with(".kept") {
+            return self.inner.write_at(offset, &kept::without_updates(bytes));
+        }
+        self.inner.write_at(offset, bytes)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -173,6 +210,7 @@ impl DiskFile for MutantFile {
                 *late = Some(Arc::clone(&self.inner));
                 Ok(())
             }
+            mutation if mutation.leaves_unsynced(&self.path) => Ok(()),
             _ if self.is_trusted() => Ok(()),
             _ => self.inner.sync_data(),
         }

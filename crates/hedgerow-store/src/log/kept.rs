@@ -30,9 +30,11 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::block::without_updates;
 pub(crate) use self::cleaning::Cleaning;
 pub(crate) use self::file::KeptFile;
 use self::manifest::Manifest;
+pub(crate) use self::manifest::NEW_PATH as NEW_MANIFEST;
 use crate::StoredEvent;
 use crate::disk::Disk;
 use crate::error::StoreError;

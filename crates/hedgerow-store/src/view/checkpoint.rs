@@ -411,7 +411,14 @@ pub(super) fn read_catalog(
         path: catalog_path(revision),
         source,
     };
-    let file = disk.open(&path, false).map_err(io)?;
+    let file = disk.open(&path, false).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            let path = catalog_path(revision);
+            StoreError::CatalogMissing { path }
+        } else {
+            io(error)
+        }
+    })?;
     let mut json = vec![0; file.len().map_err(io)? as usize];
     file.read_at(0, &mut json).map_err(io)?;
     Catalog::from_sealed_json(&json, secrets, &path)

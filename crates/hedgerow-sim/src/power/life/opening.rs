@@ -6,13 +6,14 @@ use std::sync::Arc;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::Position;
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::Store;
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::mutant::MutantDisk;
-use hedgerow_store::log::{Log, LogOptions};
+use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{IN_FLIGHT, Progress, unpack_event};
+use hedgerow_store::recover::{self, Recovery};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::{FIRST_IN_FLIGHT, TerminalFilter, View, ViewOptions};
+use hedgerow_store::{Store, StoreError};
 
 use super::{CRASHES_MAX, Life, OPEN_TRIES, Stop, store_failed};
 
@@ -21,6 +22,8 @@ const INDEX_ENDING: &str = ".idx";
 impl Life {
     /// Opens the store, through crashes while it opens, and checks it.
     pub(super) fn open(&mut self) -> Result<(), String> {
+        // A store that was never opened has no view to be lost.
+        self.is_view_lost |= self.epoch > 0 && self.random.one_in(6);
         for _ in 0..OPEN_TRIES {
             if self.random.one_in(4) {
                 self.spoil_index();
@@ -28,7 +31,7 @@ impl Life {
             if self.random.one_in(5) {
                 self.disk.fail_after(1 + self.random.below(12));
             }
-            match self.try_open() {
+            match self.rebuild().and_then(|()| self.try_open()) {
                 Ok(()) => return Ok(()),
                 Err(Stop::Wrong(error)) => return Err(error),
                 Err(Stop::Crashed) => {
@@ -58,6 +61,43 @@ impl Life {
             // In the header of the file, where every bit counts.
             let bit_at = self.random.below(16);
             self.disk.flip_bit(&format!("log/{}", indexes[at]), bit_at);
+        }
+    }
+
+    /// Builds the view again if it was lost.
+    fn rebuild(&mut self) -> Result<(), Stop> {
+        if !self.is_view_lost {
+            return Ok(());
+        }
+        let (disk, mutant) = self.mount();
+        if let Some(mutant) = &mutant {
+            mutant.set_opening(true);
+        }
+        let keys_disk = self.disk.mount();
+        let secrets = match Secrets::open(keys_disk.as_ref()) {
+            Ok(secrets) => Arc::new(secrets),
+            Err(error) => return store_failed(&error),
+        };
+        let recovery = Recovery {
+            disk,
+            log: options(),
+            secrets,
+            terminal_records_max: u64::MAX,
+            replay_bytes: 1 << 20,
+        };
+        self.table = Arc::default();
+        let table = Arc::clone(&self.table);
+        match recover::recover(recovery, || Ok(table as _), || Ok(())) {
+            Ok(_) => {
+                self.tally.rebuilt += 1;
+                self.is_view_lost = false;
+                self.is_view_rebuilt = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.tally.rebuilds_interrupted += 1;
+                store_failed(&error)
+            }
         }
     }
 
@@ -101,27 +141,11 @@ impl Life {
         if view.mark() > recovered.end() {
             return Err(format!("the view stands at {}, behind the log's end", view.mark()).into());
         }
-        let mut adopted = 0;
-        loop {
-            let groups = match recovered.groups(view.mark(), 1 << 20) {
-                Ok(groups) => groups,
-                Err(error) => return store_failed(&error),
-            };
-            if groups.is_empty() {
-                break;
-            }
-            for group in groups {
-                view.fold(&group).map_err(|error| error.to_string())?;
-                if group.number > self.model.group {
-                    adopted += 1;
-                    group
-                        .records
-                        .iter()
-                        .for_each(|record| self.model.fold(record));
-                    self.model.group = group.number;
-                }
-            }
-        }
+        // A view that was built again has seen what the model has not.
+        let adopted = match self.follow(&recovered, &mut view) {
+            Ok(adopted) => adopted,
+            Err(error) => return store_failed(&error),
+        };
         if let Err(error) = secrets.make_missing(keys_disk.as_ref()) {
             return store_failed(&error);
         }
@@ -134,6 +158,28 @@ impl Life {
         self.compare()?;
         self.check_owed()?;
         self.take_up()
+    }
+
+    /// Folds what the log has and the view or the model has not. Returns how many groups are new to the model.
+    fn follow(&mut self, log: &RecoveredLog, view: &mut View) -> Result<u64, StoreError> {
+        let mut adopted = 0;
+        let mut from = view.mark().min(self.model.mark);
+        loop {
+            let groups = log.groups(from, 1 << 20)?;
+            if groups.is_empty() {
+                return Ok(adopted);
+            }
+            for group in groups {
+                if group.end > view.mark() {
+                    view.fold(&group)?;
+                }
+                if group.number > self.model.group {
+                    adopted += 1;
+                    self.model.follow(&group);
+                }
+                from = group.end;
+            }
+        }
     }
 
     pub(super) fn mount(&self) -> (Arc<dyn Disk>, Option<Arc<MutantDisk>>) {
@@ -220,6 +266,12 @@ impl Life {
             .iter()
             .map(|(_, record)| (record.subscription, record.seq))
             .collect();
+        let model = &mut self.model;
+        if std::mem::take(&mut self.is_view_rebuilt) && model.terminal.ends_with(&found) {
+            // The list begins anew where the log does.
+            model.terminal.clone_from(&found);
+            self.live.terminal.clone_from(&found);
+        }
         ensure!(
             found == model.terminal,
             "{} terminal records and not {}",
@@ -290,7 +342,7 @@ fn options() -> LogOptions {
     LogOptions {
         keep_after: std::time::Duration::ZERO,
         segment_bytes: 64 * 1024,
-        bytes_max: 24 * 64 * 1024,
+        bytes_max: 10 * 64 * 1024,
         disk_reserve_bytes: 0,
         ring_bytes: 48 * 1024,
         group_bytes_max: 32 * 1024,

@@ -37,7 +37,7 @@ impl Life {
         match self.log().append(topic, PackedEvents::pack(&events)) {
             Ok(appending) => self.appends.push((topic, appending)),
             // Everything is still owed; deliveries go on.
-            Err(StoreError::Full(_) | StoreError::Busy { .. }) => {}
+            Err(StoreError::Full(_) | StoreError::Busy { .. }) => self.tally.refused += 1,
             Err(error) => return store_failed(&error),
         }
         Ok(())

@@ -148,6 +148,22 @@ pub(super) fn encode(meta: &Meta, bytes: &[Bytes], store: u64, buffer: &mut Vec<
     Header { crc, ..header }
 }
 
+/// A block as it would be if nothing had become of anything; one of events as it is. For the mutants of the proof.
+pub(crate) fn without_updates(block: &[u8]) -> Vec<u8> {
+    let mut block = block.to_vec();
+    if block.len() < HEADER_BYTES || u32_at(&block, 12) != UPDATES {
+        return block;
+    }
+    let meta_end = HEADER_BYTES + u32_at(&block, 16) as usize;
+    let (head, rest) = block.split_at_mut(HEADER_BYTES);
+    // An empty list, and what is behind it is not read.
+    rest[..meta_end - HEADER_BYTES].fill(0);
+    let header: &[u8; HEADER_BYTES] = (&*head).try_into().expect("a header's size");
+    let crc = crc_of(header, &rest[..meta_end - HEADER_BYTES]);
+    block[4..8].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
 fn crc_of(header: &[u8; HEADER_BYTES], meta: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&header[..4]);
     let crc = crc32c::crc32c_append(crc, &[0; 4]);

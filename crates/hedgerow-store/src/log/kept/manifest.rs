@@ -17,7 +17,7 @@ use crate::failpoint;
 use crate::record::codec::u32_at;
 
 pub(super) const PATH: &str = "kept/MANIFEST";
-const NEW_PATH: &str = "kept/new-manifest";
+pub(crate) const NEW_PATH: &str = "kept/new-manifest";
 const MAGIC: &[u8; 4] = b"HGkm";
 const VERSION: u32 = 1;
 const PREFIX_BYTES: usize = 16;
