@@ -52,6 +52,12 @@ impl Mutation {
         Self::NoBaseline,
     ];
 
+    /// Whether the duty is one of the view's checkpoints and not of the log.
+    #[must_use]
+    pub const fn is_of_checkpoints(self) -> bool {
+        matches!(self, Self::NoBaselineSync | Self::NoBaseline)
+    }
+
     /// Whether it leaves out the sync of this file or directory.
     fn leaves_unsynced(self, path: &str) -> bool {
         match self {

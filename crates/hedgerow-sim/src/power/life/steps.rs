@@ -211,7 +211,11 @@ impl Life {
             self.table.lose_power(goes[self.random.below(3) as usize]);
             self.tally.checkpoints_interrupted += 1;
         }
-        let disk = self.disk.mount();
+        let disk = match self.mutation {
+            Some(mutation) if mutation.is_of_checkpoints() => self.mount().0,
+            // The mutants of the log are about the log.
+            _ => self.disk.mount(),
+        };
         let checkpoint = self
             .view()
             .begin_checkpoint()
