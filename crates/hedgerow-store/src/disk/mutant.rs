@@ -62,12 +62,18 @@ impl Mutation {
     fn leaves_unsynced(self, path: &str) -> bool {
         match self {
             Self::NoManifestSync => path == kept::DIRECTORY || path == kept::NEW_MANIFEST,
-            Self::NoKeptSync => path.ends_with(".kept"),
+            Self::NoKeptSync => is_kept_file(path),
             Self::NoKeptDirectorySync => path.starts_with("kept/"),
             Self::NoBaselineSync => path.starts_with(baseline::DIRECTORY),
             _ => false,
         }
     }
+}
+
+fn is_kept_file(path: &str) -> bool {
+    std::path::Path::new(path)
+        .extension()
+        .is_some_and(|ending| ending == "kept")
 }
 
 /// A disk with a [`Mutation`].
@@ -196,7 +202,7 @@ impl DiskFile for MutantFile {
         if self.is_trusted() {
             return Ok(());
         }
-        if self.shared.mutation == Mutation::NoKeptUpdates && self.path.ends_with(".kept") {
+        if self.shared.mutation == Mutation::NoKeptUpdates && is_kept_file(&self.path) {
             return self.inner.write_at(offset, &kept::without_updates(bytes));
         }
         self.inner.write_at(offset, bytes)
