@@ -15,6 +15,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::{Clock, SystemClock};
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
+use hedgerow_store::disk::counting::{CountingDisk, DiskCounts};
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::{History, HistoryOptions};
 use hedgerow_store::log::{Log, LogOptions};
@@ -81,6 +82,8 @@ pub struct Grid {
     clock: Arc<OnceLock<SystemClock>>,
     /// When the store was opened first.
     began: OnceLock<Timestamp>,
+    /// What was read and written since the process began.
+    disk_counts: Arc<DiskCounts>,
 }
 
 impl Grid {
@@ -99,7 +102,14 @@ impl Grid {
             spawner,
             clock: Arc::new(OnceLock::new()),
             began: OnceLock::new(),
+            disk_counts: Arc::default(),
         }
+    }
+
+    /// What goes through the store's disk, counted over all openings of the store.
+    #[must_use]
+    pub fn disk_counts(&self) -> Arc<DiskCounts> {
+        Arc::clone(&self.disk_counts)
     }
 
     /// Runs until `stop` says so. Blocks: for a thread of its own.
@@ -191,7 +201,8 @@ impl Grid {
             path: self.options.data.display().to_string(),
             source,
         })?;
-        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let counts = self.disk_counts();
+        let disk: Arc<dyn Disk> = Arc::new(CountingDisk::new(Arc::new(disk), counts));
         let clock = Arc::clone(&self.clock);
         let issue: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || {
             clock

@@ -19,6 +19,7 @@ use hedgerow_delivery::grid::{Grid, GridOptions, GridState};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectorOptions, GuardedConnector};
 use hedgerow_store::StoreError;
+use hedgerow_store::disk::counting::DiskCounts;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -102,7 +103,7 @@ pub struct Server {
     listener: Listener,
     local_address: SocketAddr,
     stop_engine: watch::Sender<bool>,
-    engine_ended: oneshot::Receiver<Result<(), StoreError>>,
+    engine_ended: EngineEnd,
     client: Arc<Client>,
     handle: ServerHandle,
 }
@@ -138,7 +139,8 @@ impl Server {
             late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
         };
-        let engine_ended = start_engine(&config, engine, &client, guard, state, stop)?;
+        let (engine_ended, disk_counts) =
+            start_engine(&config, engine, &client, guard, state, stop)?;
 
         let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
         let handle = ServerHandle::new(grid.clone(), public_url.clone());
@@ -154,6 +156,7 @@ impl Server {
             public_url,
             token,
             grid,
+            disk_counts,
         ));
         let listener = Listener::new(socket, listener);
         tracing::info!(address = %local_address, data = %config.data.display(), "listening");
@@ -253,7 +256,10 @@ fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<Addr
     (Arc::new(Client::new(Arc::new(connector), options)), guard)
 }
 
-/// Runs the grid on a thread of its own; what it ended with comes through the channel.
+/// How the engine ended.
+type EngineEnd = oneshot::Receiver<Result<(), StoreError>>;
+
+/// Runs the grid on a thread of its own; what it ended with comes through the channel. What its disk does is counted.
 fn start_engine(
     config: &Config,
     engine: EngineSettings,
@@ -261,7 +267,7 @@ fn start_engine(
     guard: Arc<AddressGuard>,
     state: watch::Sender<GridState>,
     stop: watch::Receiver<bool>,
-) -> Result<oneshot::Receiver<Result<(), StoreError>>, ServerError> {
+) -> Result<(EngineEnd, Arc<DiskCounts>), ServerError> {
     let options = GridOptions {
         data: config.data.clone(),
         key_file: config.key_file.clone(),
@@ -275,6 +281,7 @@ fn start_engine(
         engine,
     };
     let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
+    let disk_counts = grid.disk_counts();
     let (end, ended) = oneshot::channel();
     std::thread::Builder::new()
         .name("hedgerow-engine".to_owned())
@@ -284,7 +291,7 @@ fn start_engine(
             let _ = end.send(result);
         })
         .map_err(ServerError::Thread)?;
-    Ok(ended)
+    Ok((ended, disk_counts))
 }
 
 /// Never ends.

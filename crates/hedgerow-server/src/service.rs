@@ -134,7 +134,7 @@ mod tests {
             let data = tempfile::tempdir().unwrap();
             std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
             let token = AdminToken::load_or_create(data.path()).unwrap();
-            let app = Arc::new(App::new(&config, None, url, token, seen));
+            let app = Arc::new(App::new(&config, None, url, token, seen, Arc::default()));
             if stops {
                 app.begin_to_stop();
             }

@@ -8,6 +8,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::grid::GridState;
 use hedgerow_io::clock::{Clock, SystemClock};
+use hedgerow_store::disk::counting::DiskCounts;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::auth::AdminToken;
@@ -32,6 +33,8 @@ pub struct App {
     /// Whether a dead-letter destination that cannot be written to is refused.
     pub require_reachable: bool,
     pub response_timeout: Duration,
+    /// What the store read and wrote since the server began.
+    pub disk_counts: Arc<DiskCounts>,
     grid: watch::Receiver<GridState>,
     bodies: Semaphore,
     is_stopping: AtomicBool,
@@ -60,6 +63,7 @@ impl App {
         public_url: PublicUrl,
         token: AdminToken,
         grid: watch::Receiver<GridState>,
+        disk_counts: Arc<DiskCounts>,
     ) -> Self {
         Self {
             public_url,
@@ -68,6 +72,7 @@ impl App {
             body_timeout: config.http.body_timeout,
             require_reachable: config.engine.dead_letter.require_reachable,
             response_timeout: config.response_timeout,
+            disk_counts,
             grid,
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),

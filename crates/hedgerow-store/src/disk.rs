@@ -3,12 +3,14 @@
 //! | implementation | is |
 //! | --- | --- |
 //! | [`real::RealDisk`] | a directory |
+//! | [`counting::CountingDisk`] | another disk, counted |
 //! | [`faulty::FaultyDisk`] | memory that loses power, for tests and proofs |
 //! | [`mutant::MutantDisk`] | a disk that forgets one duty, to show that the proofs can fail |
 //!
 //! Paths are relative to the data directory, with `/`; the empty path is the data directory itself. Nothing here
 //! decides what is synced when: the log does.
 
+pub mod counting;
 pub mod faulty;
 pub mod mutant;
 pub mod real;

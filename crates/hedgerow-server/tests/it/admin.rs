@@ -473,3 +473,35 @@ async fn what_ended_undelivered_is_listed() {
     );
     server.stop_and_wait().await;
 }
+
+#[tokio::test]
+async fn the_store_says_what_it_holds_and_writes() {
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    let before = server
+        .admin("GET", "/api/v1/store", Value::Null)
+        .await
+        .json();
+    assert_eq!(before["isFull"], false);
+    assert!(before["watermarkBytes"].as_u64().unwrap() > 0, "{before}");
+    let body = event("1");
+    assert_eq!(
+        server
+            .publish("orders", &key, body.clone())
+            .await
+            .status
+            .as_u16(),
+        200
+    );
+    let after = server
+        .admin("GET", "/api/v1/store", Value::Null)
+        .await
+        .json();
+    let number = |value: &Value, name: &str| value[name].as_u64().unwrap();
+    let written = number(&after, "writtenBytes") - number(&before, "writtenBytes");
+    assert!(written > body.len() as u64 / 2, "{before} {after}");
+    assert!(
+        number(&after, "syncs") > number(&before, "syncs"),
+        "{before} {after}"
+    );
+}
