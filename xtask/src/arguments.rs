@@ -51,10 +51,15 @@ impl Options {
         self.given.iter().any(|(name, _)| name == flag)
     }
 
+    /// The value that was given for `name`, if any.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let given = self.given.iter().rev().find(|(given, _)| given == name);
+        given?.1.as_deref()
+    }
+
     /// The number that was given for `name`, if any.
     pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, Failure> {
-        let given = self.given.iter().rev().find(|(given, _)| given == name);
-        let Some((_, Some(value))) = given else {
+        let Some(value) = self.text(name) else {
             return Ok(None);
         };
         value

@@ -8,6 +8,7 @@
 )]
 
 mod arguments;
+mod bench;
 mod check;
 mod crash;
 mod setup;
@@ -31,7 +32,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 6] = [
+const COMMANDS: [Command; 7] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -61,6 +62,12 @@ const COMMANDS: [Command; 6] = [
         options: "[--slow]",
         about: "sends more through the server than its disk may hold; --slow: 20 GiB",
         run: crash::run_volume,
+    },
+    Command {
+        name: "bench",
+        options: "[--quick] [--only NAMES] [--json FILE] ...",
+        about: "measures the server beside bare HTTP and a bare log",
+        run: bench::run,
     },
     Command {
         name: "tidy",
@@ -104,7 +111,7 @@ fn listing() -> String {
     } in &COMMANDS
     {
         let usage = format!("{name} {options}");
-        writeln!(text, "  {usage:<42}{about}").expect("writing to a String cannot fail");
+        writeln!(text, "  {usage:<50}{about}").expect("writing to a String cannot fail");
     }
     text
 }

@@ -10,16 +10,13 @@
 //!
 //! kill -9 keeps the page cache: what was written and not synced survives. Power cuts are the other proof's subject.
 
-pub mod api;
 mod conclusion;
 mod config;
 mod declarations;
-pub mod http;
 mod ledger;
 mod lives;
 mod options;
 mod plan;
-pub mod process;
 mod publishers;
 mod receivers;
 mod report;
@@ -36,6 +33,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hedgerow_store::failpoint;
+
+use crate::harness::{api, http, process};
 
 use self::api::{Api, StoreUsage};
 use self::declarations::Declarations;

@@ -1,4 +1,4 @@
-//! The admin API as the proof uses it: declares topics and subscriptions, reads counters and terminal records.
+//! The admin API as the tools use it: declares topics and subscriptions, reads counters and terminal records.
 
 use std::net::SocketAddr;
 
@@ -83,6 +83,16 @@ pub struct StoreUsage {
     pub compacted_files: u64,
 }
 
+/// What the store holds, and what it wrote since the server began.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// Bytes of log that cannot be forgotten yet.
+    pub used_bytes: u64,
+    /// Bytes that the store wrote; those of the view's table are not in it.
+    pub written_bytes: u64,
+}
+
 #[derive(Deserialize)]
 struct Page<T> {
     value: Vec<T>,
@@ -158,6 +168,13 @@ impl Api {
         let path = "/api/v1/store";
         let usage = self.call(Method::GET, path, None).await?;
         parse(path, usage)
+    }
+
+    /// What the store holds and wrote.
+    pub async fn storage(&mut self) -> Result<Storage, String> {
+        let path = "/api/v1/store";
+        let storage = self.call(Method::GET, path, None).await?;
+        parse(path, storage)
     }
 
     /// All terminal records of a topic.

@@ -1,4 +1,4 @@
-//! A small HTTP client for the proof: one connection, one request at a time, always with a deadline.
+//! A small HTTP client for tools: one connection, one request at a time, always with a deadline.
 
 use std::net::SocketAddr;
 use std::time::Duration;

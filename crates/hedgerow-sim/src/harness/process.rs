@@ -137,6 +137,11 @@ impl Installation {
 }
 
 impl Server {
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until it listens, or ends.
     pub async fn ready(&mut self) -> Result<Started, String> {
         let deadline = Instant::now() + READY_WAIT_MAX;

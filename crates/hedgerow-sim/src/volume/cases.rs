@@ -10,7 +10,7 @@ use super::receiver::Receiver;
 use super::stream::Stream;
 use super::subject::{Settings, Subject};
 use super::{line, mib};
-use crate::crash::http::{self, Connection};
+use crate::harness::http::{self, Connection};
 
 const MIB: u64 = 1 << 20;
 /// What may be undelivered while more is published.

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::receiver::Receiver;
 use super::stream::Stream;
-use crate::crash::http::{Answer, Call, Connection};
+use crate::harness::http::{Answer, Call, Connection};
 
 /// Tasks that publish.
 const TASKS: usize = 4;

@@ -10,9 +10,9 @@ use super::disk::Watch;
 use super::options::{Options, Size};
 use super::receiver::Receiver;
 use super::stream::Stream;
-use crate::crash::api::{Api, Status};
-use crate::crash::http;
-use crate::crash::process::{Installation, Server, Started};
+use crate::harness::api::{Api, Status};
+use crate::harness::http;
+use crate::harness::process::{Installation, Server, Started};
 
 /// How long a server that listens may take to open its store.
 const OPENING_WAIT_MAX: Duration = Duration::from_secs(30);

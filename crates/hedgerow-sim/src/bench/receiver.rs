@@ -1,0 +1,200 @@
+//! The trivial receiver: bare hyper on one thread of its own, with as many ports as there are endpoints.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::events;
+use super::statistics::Histogram;
+
+/// How a port answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Behaviour {
+    /// 200.
+    Accepts,
+    /// 503 to the first attempt of every tenth event, else 200.
+    FailsSome,
+    /// 503.
+    IsBusy,
+    /// 500.
+    Fails,
+}
+
+/// One port.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Where it listens.
+    pub address: SocketAddr,
+    behaviour: AtomicU8,
+    requests: AtomicU64,
+    latencies: Mutex<Histogram>,
+    measures: AtomicBool,
+}
+
+/// The receiver. Dropping it ends it.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Its ports.
+    pub endpoints: Vec<Arc<Endpoint>>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Receiver {
+    /// Starts it with so many ports, which accept.
+    pub fn start(ports: usize) -> Result<Self, String> {
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("bench-receiver".to_owned())
+            .spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                match runtime {
+                    Ok(runtime) => runtime.block_on(run(ports, &tell, stopped)),
+                    Err(error) => drop(tell.send(Err(format!("no runtime: {error}")))),
+                }
+            })
+            .map_err(|error| format!("no thread for the receiver: {error}"))?;
+        let endpoints = told.recv().map_err(|_| "the receiver ended")??;
+        Ok(Self {
+            endpoints,
+            _stop: stop,
+        })
+    }
+}
+
+impl Endpoint {
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// From now on it answers like this.
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.behaviour.store(behaviour as u8, Ordering::Relaxed);
+    }
+
+    /// Requests it has got.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// Begins to take the times from publishing to here, or ends and gives them.
+    pub fn measure(&self, measures: bool) -> Histogram {
+        self.measures.store(measures, Ordering::Relaxed);
+        let mut latencies = self
+            .latencies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *latencies)
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Empty<Bytes>>, Infallible> {
+        let is_first = request
+            .headers()
+            .get("aeg-delivery-count")
+            .is_some_and(|count| count == "0");
+        let mut body = request.into_body();
+        while let Some(Ok(frame)) = body.frame().await {
+            if let Some(bytes) = frame.data_ref()
+                && self.measures.load(Ordering::Relaxed)
+                && let Some(age) = events::age(bytes)
+            {
+                let mut latencies = self
+                    .latencies
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                latencies.record(age);
+            }
+        }
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let behaviour = self.behaviour.load(Ordering::Relaxed);
+        let status = if behaviour == Behaviour::IsBusy as u8
+            || (behaviour == Behaviour::FailsSome as u8 && is_first && number.is_multiple_of(10))
+        {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else if behaviour == Behaviour::Fails as u8 {
+            StatusCode::INTERNAL_SERVER_ERROR
+        } else {
+            StatusCode::OK
+        };
+        let mut response = Response::new(Empty::new());
+        *response.status_mut() = status;
+        Ok(response)
+    }
+}
+
+type Told = mpsc::Sender<Result<Vec<Arc<Endpoint>>, String>>;
+
+async fn run(ports: usize, tell: &Told, stopped: oneshot::Receiver<()>) {
+    let bound = bind(ports).await;
+    let (listeners, endpoints) = match bound {
+        Ok(bound) => bound.into_iter().unzip::<_, _, Vec<_>, Vec<_>>(),
+        Err(error) => {
+            drop(tell.send(Err(error)));
+            return;
+        }
+    };
+    for (listener, endpoint) in listeners.into_iter().zip(&endpoints) {
+        tokio::spawn(accept(listener, Arc::clone(endpoint)));
+    }
+    drop(tell.send(Ok(endpoints)));
+    // Ends with an error when the receiver is dropped.
+    drop(stopped.await);
+}
+
+async fn bind(ports: usize) -> Result<Vec<(TcpListener, Arc<Endpoint>)>, String> {
+    let mut bound = Vec::new();
+    for _ in 0..ports {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
+        let listener = listener.map_err(|error| format!("a receiver cannot listen: {error}"))?;
+        let address = listener.local_addr();
+        let address = address.map_err(|error| format!("a receiver has no address: {error}"))?;
+        let endpoint = Endpoint {
+            address,
+            behaviour: AtomicU8::new(Behaviour::Accepts as u8),
+            requests: AtomicU64::new(0),
+            latencies: Mutex::default(),
+            measures: AtomicBool::new(false),
+        };
+        bound.push((listener, Arc::new(endpoint)));
+    }
+    Ok(bound)
+}
+
+async fn accept(listener: TcpListener, endpoint: Arc<Endpoint>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, most likely; they come back.
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            continue;
+        };
+        tokio::spawn(serve(stream, Arc::clone(&endpoint)));
+    }
+}
+
+async fn serve(stream: TcpStream, endpoint: Arc<Endpoint>) {
+    // A connection that was closed already is met below.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(|request| Arc::clone(&endpoint).answer(request));
+    // The other side ends connections as it likes.
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

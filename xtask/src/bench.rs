@@ -1,0 +1,71 @@
+//! `bench`: builds the release binary and measures it. The benchmark itself is in hedgerow-sim.
+
+use std::env::consts::EXE_SUFFIX;
+
+use crate::Failure;
+use crate::arguments::{Accepted, Options};
+use crate::shell::{self, Workspace};
+
+/// The options, all of which are handed over.
+const ACCEPTED: Accepted<'static> = Accepted {
+    flags: &["quick"],
+    values: &["seconds", "rounds", "only", "pending", "json"],
+};
+
+/// The command.
+pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    let handed_over = handed_over(arguments)?;
+    let packages = ["-p", "hedgerow-cli", "-p", "hedgerow-sim"];
+    let build = ["build", "--release"].into_iter().chain(packages);
+    shell::run(workspace.cargo(build))?;
+    let release = workspace.target.join("release");
+    let program = |name: &str| release.join(format!("{name}{EXE_SUFFIX}"));
+    // On the disk of the workspace: a temporary folder may be memory.
+    let mut bench = std::process::Command::new(program("hedgerow-sim"));
+    bench.arg("bench");
+    bench.arg("--binary").arg(program("hedgerow"));
+    bench.arg("--directory").arg(workspace.target.join("bench"));
+    bench.args(handed_over);
+    shell::run(bench)
+}
+
+/// The options as the benchmark reads them.
+fn handed_over(arguments: &[String]) -> Result<Vec<String>, Failure> {
+    let options = Options::read(arguments, ACCEPTED)?;
+    for name in ["seconds", "rounds", "pending"] {
+        if options.number::<u64>(name)? == Some(0) {
+            return Err(format!("--{name} counts from 1"));
+        }
+    }
+    let mut handed_over = Vec::new();
+    if options.has("quick") {
+        handed_over.push("--quick".to_owned());
+    }
+    for name in ACCEPTED.values {
+        if let Some(value) = options.text(name) {
+            handed_over.extend([format!("--{name}"), value.to_owned()]);
+        }
+    }
+    Ok(handed_over)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::handed_over;
+
+    #[test]
+    fn options_are_handed_over_in_one_spelling() {
+        let read = |line: &str| {
+            let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            handed_over(&arguments).map(|options| options.join(" "))
+        };
+        assert_eq!(read(""), Ok(String::new()));
+        assert_eq!(
+            read("--json=a.json --quick --only ingest,pending --seconds 1"),
+            Ok("--quick --seconds 1 --only ingest,pending --json a.json".to_owned())
+        );
+        for line in ["--rounds 0", "--second 1", "--binary x", "--pending many"] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}
