@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::events::EVENT_BYTES;
-use super::files::Watch;
+use super::files::{Watch, device_bytes};
 use super::load::{Backlog, Closed, Open, Report, Target};
 use super::receiver::Behaviour;
 use super::statistics::Histogram;
-use super::subject::{Subject, measured};
+use super::subject::{Cpu, Subject, measured};
 use super::{Bench, Figures, pending};
 
 /// Subscriptions of the topic with many.
@@ -25,7 +25,7 @@ const BACKLOG_EVENTS: u64 = 2_000;
 const GROUP_BYTES: usize = 64 * 1024;
 const SYNC_BYTES: usize = 4 * 1024;
 /// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
-const CHECKPOINTED: Duration = Duration::from_secs(6);
+pub const CHECKPOINTED: Duration = Duration::from_secs(6);
 
 /// A row of the table.
 #[derive(Clone, Copy)]
@@ -228,12 +228,15 @@ fn compare(bench: &Bench, figures: &mut Figures, batch: usize) {
     }
 }
 
-fn costs(figures: &mut Figures, report: &Report, cpu: Duration) {
+fn costs(figures: &mut Figures, report: &Report, cpu: Cpu) {
     if report.published > 0 {
-        figures.set(
-            "server_cpu_us",
-            cpu.as_secs_f64() * 1e6 / report.published as f64,
-        );
+        for (name, time) in [
+            ("server_cpu_us", cpu.all),
+            ("engine_cpu_us", cpu.engine),
+            ("commit_cpu_us", cpu.commit),
+        ] {
+            figures.set(name, time.as_secs_f64() * 1e6 / report.published as f64);
+        }
     }
     figures.set("refused", report.refused as f64);
 }
@@ -281,13 +284,13 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
             Behaviour::Accepts,
             "log_bytes_per_byte",
             "view_bytes_per_byte",
-            "device_bytes_per_byte",
+            "machine_bytes_per_byte",
         ),
         (
             Behaviour::FailsSome,
             "log_bytes_per_byte_failing",
             "view_bytes_per_byte_failing",
-            "device_bytes_per_byte_failing",
+            "machine_bytes_per_byte_failing",
         ),
     ] {
         let mut subject = bench.own_subject("written", "")?;
@@ -296,7 +299,7 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
         subject.settle()?;
         endpoints[0].behave(behaviour);
         let before = subject.storage()?.written_bytes;
-        let device_before = subject.device_bytes();
+        let device_before = device_bytes(&subject.data("log"));
         let watch = Watch::start(subject.data("view"))?;
         let load = Closed {
             time: bench.options.time * 2,
@@ -313,7 +316,7 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
         let written = subject.storage()?.written_bytes - before;
         figures.set(log, written as f64 / published);
         figures.set(view, watch.written_bytes() as f64 / published);
-        if let Some((after, before)) = subject.device_bytes().zip(device_before) {
+        if let Some((after, before)) = device_bytes(&subject.data("log")).zip(device_before) {
             figures.set(device, (after - before) as f64 / published);
         }
         subject.remove()?;

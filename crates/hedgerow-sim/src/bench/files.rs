@@ -1,5 +1,6 @@
 //! What is written to files that the server's own counters do not see: the view's table. Its files are written once and
-//! have names that are not used again, so whoever looks often enough sees how much is written.
+//! have names that are not used again, so whoever looks often enough sees how much is written. `/proc/PID/io` is no help:
+//! it counts whole folios where a few bytes of a cached file are overwritten.
 
 use std::collections::HashMap;
 use std::fs;
@@ -79,6 +80,16 @@ fn look(directory: &Path, sizes: &mut HashMap<(PathBuf, u64), u64>) {
             *size = metadata.len().max(*size);
         }
     }
+}
+
+/// Bytes that were written to the device of a directory since the machine began, by everybody; `None` where the system does
+/// not say.
+pub fn device_bytes(directory: &Path) -> Option<u64> {
+    let device = fs::metadata(directory).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let text = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let sectors: u64 = text.split_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * 512)
 }
 
 /// Bytes of the files in a directory.

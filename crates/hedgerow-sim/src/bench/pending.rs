@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cases::{MANY_TOPIC, ONE_TOPIC};
+use super::cases::{CHECKPOINTED, MANY_TOPIC, ONE_TOPIC};
 use super::files;
 use super::load::{Backlog, Closed, check_interrupted};
 use super::receiver::Behaviour;
@@ -67,6 +67,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     let mut figures = Figures::default();
     figures.set("rate", published as f64 / began.elapsed().as_secs_f64());
     figures.set("pending", published as f64);
+    std::thread::sleep(CHECKPOINTED);
     let memory = subject.memory_bytes(false)?;
     figures.set("memory_mib", mib(memory));
     figures.set("memory_max_mib", mib(subject.memory_bytes(true)?));

@@ -32,7 +32,7 @@ pub struct Subject {
     installation: Installation,
     server: Server,
     address: SocketAddr,
-    api: Api,
+    token: String,
     keys: HashMap<&'static str, String>,
     life: usize,
 }
@@ -52,13 +52,13 @@ impl Subject {
             .enable_all()
             .build()
             .map_err(|error| format!("no runtime: {error}"))?;
-        let (server, address, api) = runtime.block_on(begin(&installation, 0))?;
-        let mut subject = Self {
+        let (server, address, token) = runtime.block_on(begin(&installation, 0))?;
+        let subject = Self {
             runtime,
             installation,
             server,
             address,
-            api,
+            token,
             keys: HashMap::new(),
             life: 0,
         };
@@ -72,7 +72,7 @@ impl Subject {
         topic: &'static str,
         endpoints: &[Arc<Endpoint>],
     ) -> Result<(), String> {
-        let api = &mut self.api;
+        let mut api = self.api();
         let key = self.runtime.block_on(async {
             let key = api.put_topic(topic).await?;
             for (number, endpoint) in endpoints.iter().enumerate() {
@@ -98,7 +98,7 @@ impl Subject {
     }
 
     /// Waits until everything of a topic with so many subscriptions is delivered.
-    pub fn drain(&mut self, topic: &str, subscriptions: usize) -> Result<(), String> {
+    pub fn drain(&self, topic: &str, subscriptions: usize) -> Result<(), String> {
         let until = Instant::now() + DRAIN_WAIT_MAX;
         for number in 0..subscriptions {
             while self.status(topic, number)?.pending > 0 {
@@ -115,17 +115,19 @@ impl Subject {
     }
 
     /// The counters of a subscription of a topic, numbered from 0.
-    pub fn status(&mut self, topic: &str, number: usize) -> Result<Status, String> {
-        self.runtime.block_on(self.api.status(topic, &name(number)))
+    pub fn status(&self, topic: &str, number: usize) -> Result<Status, String> {
+        let mut api = self.api();
+        self.runtime.block_on(api.status(topic, &name(number)))
     }
 
     /// What the store holds and wrote.
-    pub fn storage(&mut self) -> Result<Storage, String> {
-        self.runtime.block_on(self.api.storage())
+    pub fn storage(&self) -> Result<Storage, String> {
+        let mut api = self.api();
+        self.runtime.block_on(api.storage())
     }
 
     /// Waits until nothing more is written.
-    pub fn settle(&mut self) -> Result<(), String> {
+    pub fn settle(&self) -> Result<(), String> {
         let began = Instant::now();
         let mut last = (self.storage()?.written_bytes, Instant::now());
         while last.1.elapsed() < SETTLED {
@@ -150,29 +152,39 @@ impl Subject {
     pub fn start_again(&mut self) -> Result<Duration, String> {
         self.life += 1;
         let began = Instant::now();
-        let (server, address, api) = self
+        let (server, address, token) = self
             .runtime
             .block_on(begin(&self.installation, self.life))?;
         let took = began.elapsed();
         self.server = server;
         self.address = address;
-        self.api = api;
+        self.token = token;
         Ok(took)
     }
 
+    /// The admin API over a new connection: the server closes those that were not used for a while.
+    fn api(&self) -> Api {
+        Api::new(self.address, self.token.clone())
+    }
+
     /// Processor time that it has used.
-    pub fn cpu(&self) -> Result<Duration, String> {
-        let text = self.proc("stat")?;
-        // The name in parentheses may hold anything; the numbers follow it.
-        let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let ticks: Vec<u64> = fields
-            .split_whitespace()
-            .skip(11)
-            .take(2)
-            .filter_map(|field| field.parse().ok())
-            .collect();
-        let ticks: u64 = ticks.iter().sum();
-        Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+    pub fn cpu(&self) -> Result<Cpu, String> {
+        let mut cpu = Cpu {
+            all: ticks(&self.proc("stat")?),
+            ..Cpu::default()
+        };
+        let path = format!("/proc/{}/task", self.server.id());
+        let threads = fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
+        for thread in threads.flatten() {
+            // One that ended meanwhile counts with all.
+            let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+            match read("comm").trim() {
+                "hedgerow-engine" => cpu.engine += ticks(&read("stat")),
+                "hedgerow-commit" => cpu.commit += ticks(&read("stat")),
+                _ => {}
+            }
+        }
+        Ok(cpu)
     }
 
     /// Bytes of memory that it has, now or at most so far.
@@ -183,15 +195,6 @@ impl Subject {
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         kib.map(|kib| kib * 1024)
             .ok_or_else(|| format!("/proc says nothing of {name}"))
-    }
-
-    /// Bytes that the kernel wrote for it, as far as it says so.
-    pub fn device_bytes(&self) -> Option<u64> {
-        let text = self.proc("io").ok()?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("write_bytes:"))?;
-        line.trim().parse().ok()
     }
 
     /// A directory in the data directory.
@@ -217,15 +220,41 @@ impl Subject {
     }
 }
 
+/// Processor time of the server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cpu {
+    /// Of the process.
+    pub all: Duration,
+    /// Of the engine's thread, which there is one of.
+    pub engine: Duration,
+    /// Of the thread that writes and syncs the log.
+    pub commit: Duration,
+}
+
+impl Cpu {
+    const fn since(self, before: Self) -> Self {
+        Self {
+            all: self.all.saturating_sub(before.all),
+            engine: self.engine.saturating_sub(before.engine),
+            commit: self.commit.saturating_sub(before.commit),
+        }
+    }
+}
+
 /// A load's figures, with what the server spent meanwhile.
-pub fn measured(
-    subject: &Subject,
-    load: Closed,
-) -> Result<(super::load::Report, Duration), String> {
+pub fn measured(subject: &Subject, load: Closed) -> Result<(super::load::Report, Cpu), String> {
     let before = subject.cpu()?;
     let report = load.run()?;
-    let cpu = subject.cpu()?.saturating_sub(before);
-    Ok((report, cpu))
+    Ok((report, subject.cpu()?.since(before)))
+}
+
+/// User and system time in a `stat` file of `/proc`.
+fn ticks(stat: &str) -> Duration {
+    // The name in parentheses may hold anything; the numbers follow it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let times = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = times.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
 }
 
 fn name(number: usize) -> String {
@@ -235,7 +264,7 @@ fn name(number: usize) -> String {
 async fn begin(
     installation: &Installation,
     life: usize,
-) -> Result<(Server, SocketAddr, Api), String> {
+) -> Result<(Server, SocketAddr, String), String> {
     let mut server = installation.start(life, None)?;
     match server.ready().await? {
         Started::Ready(ready) => {
@@ -243,7 +272,7 @@ async fn begin(
             if !http::is_healthy(address).await {
                 return Err(server.explain("wrote its ready file and is not healthy"));
             }
-            Ok((server, address, Api::new(address, ready.admin_token)))
+            Ok((server, address, ready.admin_token))
         }
         Started::Ended(status) => Err(server.explain(&format!("ended with {status} at once"))),
     }
