@@ -14,6 +14,7 @@ mod cases;
 mod events;
 mod files;
 mod load;
+mod noise;
 mod options;
 mod pending;
 mod raw_log;
@@ -33,6 +34,7 @@ use tempfile::TempDir;
 
 use self::cases::{CASES, MANY, MANY_TOPIC, NONE_TOPIC};
 use self::load::IS_INTERRUPTED;
+use self::noise::Moment;
 use self::options::Options;
 use self::raw_log::RawLog;
 use self::receiver::{Endpoint, Receiver};
@@ -118,10 +120,15 @@ impl Bench {
                     // The server of the other cases is idle, and yet not nothing.
                     self.end_subject()?;
                 }
-                let figures =
+                let before = Moment::now(self.subject.as_ref());
+                let mut figures =
                     (case.run)(self).map_err(|error| format!("{}: {error}", case.name))?;
                 if IS_INTERRUPTED.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
+                }
+                let now = Moment::now(self.subject.as_ref());
+                if let Some((now, before)) = now.zip(before) {
+                    figures.set("others_cores", now.others_since(before));
                 }
                 let rate = figures.get("rate").unwrap_or_default();
                 println!("round {}: {:<18} {rate:>10.0} per s", round + 1, case.name);

@@ -24,6 +24,8 @@ const BACKLOG_EVENTS: u64 = 2_000;
 /// What 64 waiting publishers make a group of, and 4 KiB, the least that a disk is written.
 const GROUP_BYTES: usize = 64 * 1024;
 const SYNC_BYTES: usize = 4 * 1024;
+/// What publishers of arrays make a group of.
+const LARGE_GROUP_BYTES: usize = 1024 * 1024;
 /// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
 pub const CHECKPOINTED: Duration = Duration::from_secs(6);
 
@@ -58,7 +60,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 16] = [
+pub const CASES: [Case; 17] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -79,6 +81,11 @@ pub const CASES: [Case; 16] = [
         RAW_LOG,
         "write and fdatasync of 64 KiB, one after the other: KiB/s",
         |bench| raw_log(bench, GROUP_BYTES),
+    ),
+    case(
+        RAW_LOG_LARGE,
+        "write and fdatasync of 1 MiB, one after the other: KiB/s",
+        |bench| raw_log(bench, LARGE_GROUP_BYTES),
     ),
     case(
         "raw-sync",
@@ -135,6 +142,7 @@ pub const CASES: [Case; 16] = [
 
 const RAW_HTTP: &str = "raw-http-64";
 const RAW_LOG: &str = "raw-log";
+const RAW_LOG_LARGE: &str = "raw-log-large";
 const END_TO_END: &str = "end-to-end-1";
 
 /// A load with the bench's time.
@@ -225,6 +233,11 @@ fn compare(bench: &Bench, figures: &mut Figures, batch: usize) {
     }
     if let Some(raw) = bench.this_round(RAW_LOG, "rate") {
         figures.set("of_raw_log", rate / raw);
+    }
+    if batch > 1
+        && let Some(raw) = bench.this_round(RAW_LOG_LARGE, "rate")
+    {
+        figures.set("of_raw_log_large", rate / raw);
     }
 }
 

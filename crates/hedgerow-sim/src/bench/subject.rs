@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_millis(300);
 /// How long a backlog may take to be delivered.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Of `/proc/PID/stat`: Linux counts so on every machine that it shows programs.
-const TICKS_PER_SECOND: u64 = 100;
+pub const TICKS_PER_SECOND: u64 = 100;
 
 /// A running server. Dropping it kills it.
 pub struct Subject {

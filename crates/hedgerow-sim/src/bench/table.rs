@@ -8,16 +8,19 @@ use serde_json::{Value, json};
 use super::cases::Case;
 use super::statistics::Spread;
 
+/// So many cores used by others change every figure.
+const OTHERS_CORES: f64 = 0.3;
 /// Above this, the highest and the lowest rate of a case are too far apart to tell a small change.
 const NOISE: f64 = 0.5;
 /// The figures that have columns: name, title, decimals.
-const COLUMNS: [(&str, &str, usize); 6] = [
+const COLUMNS: [(&str, &str, usize); 7] = [
     ("rate", "per s", 0),
     ("p50_ms", "p50 ms", 2),
     ("p99_ms", "p99 ms", 2),
     ("of_raw_http", "x raw http", 3),
     ("of_raw_log", "x raw log", 3),
     ("server_cpu_us", "cpu us", 1),
+    ("others_cores", "others", 1),
 ];
 /// Figures that are worth a line only when they are not zero.
 const TROUBLE: [&str; 2] = ["refused", "missed"];
@@ -82,7 +85,10 @@ impl Table {
         let width = self
             .spread(case.name, "rate")
             .map_or(0.0, |rate| rate.width());
-        let noisy = if width > NOISE {
+        let others = self.spread(case.name, "others_cores");
+        let noisy = if others.is_some_and(|others| others.median > OTHERS_CORES) {
+            "  others used the machine"
+        } else if width > NOISE {
             "  too noisy to tell"
         } else {
             ""
