@@ -294,10 +294,8 @@ async fn go_through(subject: &mut Subject, load: &Load, size: &Size) -> Result<(
     let seconds = began.elapsed().as_secs_f64();
     let bytes = LIVE.bytes(load.receiver.taken());
     line("arrived", mib(bytes));
-    line(
-        "  MiB a second",
-        (bytes as f64 / MIB as f64 / seconds) as u64,
-    );
+    let rate = bytes as f64 / MIB as f64 / seconds;
+    line("  MiB a second", format!("{rate:.0}"));
     line("  duplicates", load.receiver.duplicates());
     line("bytes_max", mib(size.bytes_max));
     line("most log and kept files", mib(subject.disk.most()));
