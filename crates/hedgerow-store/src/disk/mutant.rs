@@ -52,6 +52,14 @@ impl Mutation {
         Self::NoBaseline,
     ];
 
+    /// Those of groups and segments.
+    pub const OF_LOG: [Self; 4] = [
+        Self::NoSync,
+        Self::LateSync,
+        Self::NoDirectorySync,
+        Self::TrustsTail,
+    ];
+
     /// Whether the duty is one of the view's checkpoints and not of the log.
     #[must_use]
     pub const fn is_of_checkpoints(self) -> bool {

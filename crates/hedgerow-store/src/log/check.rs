@@ -1,9 +1,10 @@
-//! Verifies a whole store that nobody uses: every group, every index, the catalog and the view. Changes nothing but the
-//! lock file.
+//! Verifies a whole store that nobody uses: every group, every index, what is kept, the catalog and the view, and that
+//! what the view needs is there. Changes nothing but the lock file.
 //!
 //! Unlike opening, it goes on behind a bad place: at the next intact group that proves that something was there. A torn
 //! tail is no problem, as it is none for opening; the rule that tells the two apart is that of `recover`.
 
+mod needed;
 mod report;
 mod walk;
 
@@ -60,6 +61,14 @@ pub fn check(
     }
     if let Some(view) = view {
         check_view(&view, &seen, &mut report);
+        // What is wrong already would be told once more.
+        if report.is_healthy() {
+            match needed::check(disk, view, &mut report) {
+                Err(error @ StoreError::Io { .. }) => return Err(error),
+                Err(error) => report.problem("view", None, error.to_string()),
+                Ok(()) => {}
+            }
+        }
     } else {
         let has_forgotten = report.oldest > Mark::ZERO;
         let missing =

@@ -22,7 +22,7 @@ pub(crate) struct Inspected {
     pub kept: Vec<KeptFile>,
     /// The end of the log.
     pub end: Mark,
-    _lock: DiskLock,
+    lock: Option<DiskLock>,
 }
 
 impl Inspected {
@@ -32,6 +32,13 @@ impl Inspected {
     /// As opening it would, and if there is no store.
     pub(crate) fn open(disk: &dyn Disk) -> Result<Self, StoreError> {
         let lock = check::lock_store(disk)?;
+        let mut log = Self::look(disk)?;
+        log.lock = Some(lock);
+        Ok(log)
+    }
+
+    /// The same for one who has the lock.
+    pub(super) fn look(disk: &dyn Disk) -> Result<Self, StoreError> {
         let names = disk
             .list(DIRECTORY)
             .map_err(StoreError::io("list", DIRECTORY))?;
@@ -54,7 +61,7 @@ impl Inspected {
             segments,
             kept: kept.files,
             end: tail.end(),
-            _lock: lock,
+            lock: None,
         })
     }
 

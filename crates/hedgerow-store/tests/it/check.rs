@@ -239,7 +239,7 @@ fn other_files_are_checked_too() {
                     .remove("catalog/0000000000000001.json")
                     .unwrap();
             },
-            "view: cannot read catalog/0000000000000001.json",
+            "view: catalog/0000000000000001.json is missing",
         ),
         (
             "both super blocks",

@@ -48,13 +48,13 @@ pub fn open(disk: &FaultyDisk) -> RecoveredLog {
 /// A store, and who delivers from it.
 pub struct Grid {
     pub disk: FaultyDisk,
-    table: Arc<MemoryTable>,
+    pub table: Arc<MemoryTable>,
     pub log: Log,
     pub view: View,
-    random: Random,
+    pub random: Random,
     /// The number of the newest event of each topic.
     pub newest: BTreeMap<TopicId, u64>,
-    time: u64,
+    pub time: u64,
 }
 
 impl Grid {

@@ -1,6 +1,8 @@
 //! Cleaning, and building a view again: whatever was copied, changed and forgotten meanwhile, the view that is built from
 //! baseline, kept files and log is the one that was lost, and every event that is needed can be read.
 
+mod power;
+
 use std::sync::Arc;
 
 use hedgerow_core::position::{Mark, SubscriptionId};
