@@ -145,8 +145,10 @@ impl Shared {
 
     fn clean_runs(&self, plan: &Plan) -> Result<(), StoreError> {
         for run in plan.parts(u64::from(self.options.segment_bytes)) {
-            let Some(last) = run.last() else { continue };
-            if self.segments().front().map(|oldest| oldest.number) != Some(run[0].segment.number) {
+            let Some(first) = run.first().map(|step| step.segment.number) else {
+                continue;
+            };
+            if self.segments().front().map(|oldest| oldest.number) != Some(first) {
                 continue;
             }
             if run.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
@@ -157,7 +159,8 @@ impl Shared {
             for step in &run {
                 self.forget_oldest(&step.segment)?;
             }
-            crate::view::baseline::remove_before(&*self.disk, last.segment.number + 1)?;
+            // Not this run's own: what was just given back may be there again after a power cut.
+            crate::view::baseline::remove_before(&*self.disk, first)?;
         }
         Ok(())
     }

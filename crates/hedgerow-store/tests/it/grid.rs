@@ -42,11 +42,16 @@ pub fn options() -> LogOptions {
 }
 
 pub fn open(disk: &FaultyDisk) -> RecoveredLog {
-    Log::open(disk.mount(), options(), ticking(1_000)).unwrap()
+    open_with(disk, options())
+}
+
+fn open_with(disk: &FaultyDisk, options: LogOptions) -> RecoveredLog {
+    Log::open(disk.mount(), options, ticking(1_000)).unwrap()
 }
 
 /// A store, and who delivers from it.
 pub struct Grid {
+    options: LogOptions,
     pub disk: FaultyDisk,
     pub table: Arc<MemoryTable>,
     pub log: Log,
@@ -59,11 +64,16 @@ pub struct Grid {
 
 impl Grid {
     pub fn new(seed: u64) -> Self {
+        Self::with_options(seed, options())
+    }
+
+    pub fn with_options(seed: u64, options: LogOptions) -> Self {
         let disk = FaultyDisk::new(seed);
-        let recovered = open(&disk);
+        let recovered = open_with(&disk, options.clone());
         let table: Arc<MemoryTable> = Arc::default();
         let view = open_view(&disk, &table, recovered.store_id());
         let mut grid = Self {
+            options,
             disk,
             table,
             log: recovered.start_synchronous(&HashMap::new()),
@@ -413,10 +423,15 @@ impl Grid {
         }
     }
 
+    /// The log, opened again.
+    pub fn open(&self) -> RecoveredLog {
+        open_with(&self.disk, self.options.clone())
+    }
+
     pub fn reopen(&mut self) {
         let next = self.view.next_seqs();
         self.log.close();
-        let recovered = open(&self.disk);
+        let recovered = open_with(&self.disk, self.options.clone());
         self.view = open_view(&self.disk, &self.table, recovered.store_id());
         self.view.catch_up(&recovered, 30_000).unwrap();
         self.log = recovered.start_synchronous(&next);
@@ -429,14 +444,14 @@ impl Grid {
         let table: Arc<MemoryTable> = Arc::default();
         let recovery = Recovery {
             disk: self.disk.mount(),
-            log: options(),
+            log: self.options.clone(),
             secrets: secrets(),
             terminal_records_max: TERMINAL_RECORDS_MAX,
             replay_bytes: 30_000,
         };
         let made = Arc::clone(&table);
         recover(recovery, || Ok(made as _), || Ok(())).unwrap();
-        let recovered = open(&self.disk);
+        let recovered = open_with(&self.disk, self.options.clone());
         let view = open_view(&self.disk, &table, recovered.store_id());
         assert_eq!(view.mark(), recovered.end());
         self.log = recovered.start_synchronous(&next);

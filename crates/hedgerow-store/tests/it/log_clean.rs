@@ -1,6 +1,7 @@
 //! Cleaning, and building a view again: whatever was copied, changed and forgotten meanwhile, the view that is built from
 //! baseline, kept files and log is the one that was lost, and every event that is needed can be read.
 
+mod pending;
 mod power;
 
 use std::sync::Arc;
