@@ -91,7 +91,7 @@ impl Shared {
         let now = segments
             .back()
             .map_or(Timestamp::ZERO, |newest| clock_of(newest));
-        // The view has folded a group of the next segment: so there is one, and its baseline was taken.
+        // The view has folded a group of the next segment: so there is one.
         for segment in segments.iter().filter(|one| one.number < through.segment()) {
             let (needed, needed_bytes) = needed_of(segment, liveness);
             let is_dead = needed.is_empty();

@@ -1,5 +1,5 @@
-//! What records say about deliveries, one delivery at a time: the one place that knows. The view folds these changes, and
-//! the cleaner of the log keeps what they leave of the events it copies.
+//! What records say about deliveries, one delivery at a time. The cleaner of the log keeps what these changes leave of the
+//! events it copies; the view folds the same records with more besides, and a test holds the two together.
 
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;

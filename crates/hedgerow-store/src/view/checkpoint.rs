@@ -68,7 +68,12 @@ impl Checkpoint {
             .map(|(space, key, value)| (*space, key.as_slice(), value.as_deref()));
         self.table.apply(&mut self.overlay.changes().chain(rows))?;
         failpoint::hit("checkpoint-persist");
-        self.table.persist()
+        self.table.persist()?;
+        // Not before: until then the stamp that is on the disk may name an older one.
+        match self.catalogs.last() {
+            Some(newest) => remove_old_catalogs(disk, newest.revision),
+            None => Ok(()),
+        }
     }
 }
 
@@ -383,16 +388,23 @@ fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), Stor
     file.sync_data().map_err(io)?;
     disk.rename(&new, &catalog_path(revision)).map_err(io)?;
     disk.sync_dir(CATALOG_DIRECTORY).map_err(io)?;
+    Ok(())
+}
+
+/// Removes the catalogs that neither the stamp nor a baseline names, but for the newest of them.
+fn remove_old_catalogs(disk: &dyn Disk, revision: u64) -> Result<(), StoreError> {
     let baselines = baseline::list(disk)?.into_iter();
     let oldest = baselines.map(|baseline| baseline.catalog_revision).min();
     let needed_from = oldest.unwrap_or(revision).min(revision);
-    let mut names = disk.list(CATALOG_DIRECTORY).map_err(io)?;
+    let mut names = disk
+        .list(CATALOG_DIRECTORY)
+        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
     names.retain(|name| revision_of(name).is_some_and(|one| one < needed_from));
     names.sort();
     let surplus = names.len().saturating_sub(CATALOG_FILES_KEPT);
     for name in names.into_iter().take(surplus) {
-        disk.remove(&format!("{CATALOG_DIRECTORY}/{name}"))
-            .map_err(io)?;
+        let path = format!("{CATALOG_DIRECTORY}/{name}");
+        disk.remove(&path).map_err(StoreError::io("remove", path))?;
     }
     Ok(())
 }

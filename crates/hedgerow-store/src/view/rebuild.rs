@@ -1,7 +1,8 @@
 //! Builds a view again that was lost: from a baseline and from what is kept of the segments before it. The log from there on
 //! is folded as always.
 //!
-//! Terminal records from before the baseline are lost with the view; their number is not.
+//! Terminal records from before the baseline are lost with the view (their number is not), and so are the ids of publish
+//! requests.
 
 use std::sync::Arc;
 
