@@ -1,6 +1,7 @@
 //! The commands, one file for each noun, and what those that talk to a server have in common.
 
 pub mod config;
+pub mod dead_letter;
 pub mod dev;
 pub mod event;
 pub mod event_subscription;

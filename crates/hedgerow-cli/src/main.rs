@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::config::ConfigCommand;
+use crate::commands::dead_letter::DeadLetterCommand;
 use crate::commands::dev::DevCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
@@ -52,6 +53,7 @@ enum Command {
     EventSubscription(EventSubscriptionCommand),
     Event(EventCommand),
     Publish(PublishCommand),
+    DeadLetter(DeadLetterCommand),
     TerminalRecord(TerminalRecordCommand),
     Config(ConfigCommand),
     Store(StoreCommand),
@@ -76,6 +78,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
         Command::Event(event) => commands::run_client(event.run()),
         Command::Publish(publish) => commands::run_client(publish.run()),
+        Command::DeadLetter(letter) => commands::run_client(letter.run()),
         Command::TerminalRecord(record) => commands::run_client(record.run()),
         Command::Config(config) => config.run(),
         Command::Store(store) => store.run(),

@@ -15,7 +15,7 @@
 //! | [`filter`] | which events a subscription wants |
 //! | [`outcome`] | what an answer or a failure means |
 //! | [`retry`] | when the next attempt is, or that there is none |
-//! | [`dead_letter`] | when what was not delivered is written to the dead-letter store |
+//! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`limits`] | every fixed bound |
 

@@ -90,6 +90,26 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 4_096;
 /// Retry slots of a schedule: a list that a person writes.
 pub const RETRY_SLOTS_MAX: usize = 100;
 
+// --- dead letters ---
+
+/// `deadLetter.delay`, in seconds. Source: ED-245.
+pub const DEAD_LETTER_DELAY_SECONDS: std::ops::RangeInclusive<u32> = 0..=3_600;
+
+/// `deadLetter.maxUnavailable`, in seconds; 0 is for ever. Source: ED-247.
+pub const DEAD_LETTER_UNAVAILABLE_SECONDS: std::ops::RangeInclusive<u32> = 0..=604_800;
+
+/// Events of one dead-letter blob. Source: ED-246.
+pub const DEAD_LETTER_EVENTS_MAX: usize = 1_000;
+
+/// Bytes of one dead-letter blob, unless its one event is larger. Source: ED-246.
+pub const DEAD_LETTER_BYTES_MAX: usize = 4 << 20;
+
+/// Blobs that are written at a time, over all subscriptions: deliveries come first.
+pub const DEAD_LETTER_WRITES_MAX: usize = 4;
+
+/// Bytes of the path of a dead-letter directory, well below what file systems take with a blob's name behind it.
+pub const DEAD_LETTER_PATH_BYTES_MAX: usize = 255;
+
 // --- the engine ---
 
 /// Bytes of records that may wait to be written when another attempt starts: each attempt adds some.
@@ -104,6 +124,3 @@ pub const CHANGES_WAITING_MAX: usize = 256;
 pub const TOPICS_MAX: usize = 10_000;
 /// Subscriptions of one topic. Source: ED-062 says 500; each published event is offered to all of them.
 pub const SUBSCRIPTIONS_PER_TOPIC_MAX: usize = 10_000;
-
-/// The longest path of a local directory for dead letters.
-pub const DEAD_LETTER_DIRECTORY_BYTES_MAX: usize = 256;

@@ -8,6 +8,7 @@
 //! What a declaration means is decided elsewhere: [`crate::filter`], [`crate::retry`], [`crate::outcome`]. Whether an
 //! endpoint's address may be connected to is not judged here.
 
+mod dead_letter;
 mod endpoint_url;
 mod fields;
 mod filter;
@@ -16,9 +17,10 @@ mod topic;
 
 use serde_json::Value;
 
+pub use dead_letter::{ContainerPath, DeadLetterDestination};
 pub use endpoint_url::EndpointUrl;
 pub use filter::FilterSpec;
-pub use subscription::{DeadLetterDestination, DeliverySchema, Destination, SubscriptionSpec};
+pub use subscription::{DeliverySchema, Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 
 use crate::limits;

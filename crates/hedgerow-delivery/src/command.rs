@@ -3,20 +3,24 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::position::{Position, TopicId};
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
+use hedgerow_io::dead_letter::{DeadLetterError, DeadLetterStore};
 use hedgerow_store::Store;
 use hedgerow_store::catalog::{Subscription, Topic, TopicKeys};
 use hedgerow_store::history::{HistoryHandle, HistoryRecord};
-use hedgerow_store::record::{PendingDeadLetter, dead_text, unpack_event};
+use hedgerow_store::record::PendingDeadLetter;
 use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use crate::dead_letters::{self, OpenDeadLetters, WriteError};
-use crate::note::AttemptNote;
+use crate::note::{AttemptNote, event_id};
+
+/// How long a look at a dead-letter destination may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -123,18 +127,23 @@ pub enum Command {
         /// When it is done.
         answer: Answer<()>,
     },
-    /// Events that wait to be written to the dead-letter store.
-    PendingDeadLetters {
+    /// Dead letters that wait to be written, by subscription, then by time (ED-248).
+    DeadLetters {
+        /// Which of them.
+        query: DeadLetterQuery,
+        /// A page.
+        answer: Answer<DeadLetterPage>,
+    },
+    /// Tells what is wrong with a subscription's dead-letter destination, or that nothing is, for its status (ED-319).
+    NoteDeadLetterProblem {
         /// The topic's name.
         topic: String,
         /// The subscription's name.
-        subscription: String,
-        /// Only those behind this row.
-        after: (Timestamp, u64),
-        /// How many at most.
-        limit: usize,
-        /// The topic's id; due time, number and what is known of each.
-        answer: Answer<PendingPage>,
+        name: String,
+        /// The problem.
+        problem: Option<String>,
+        /// When it is noted.
+        answer: Answer<()>,
     },
     /// Deliveries that ended undelivered.
     TerminalRecords {
@@ -167,6 +176,56 @@ pub struct TerminalQuery {
     pub limit: usize,
 }
 
+/// Which pending dead letters are wanted, by name.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterQuery {
+    /// Only of this topic.
+    pub topic: Option<String>,
+    /// Only of this subscription; needs a topic.
+    pub subscription: Option<String>,
+    /// Only those behind this place.
+    pub after: Option<DeadLetterPlace>,
+    /// How many at most.
+    pub limit: usize,
+}
+
+/// Where a pending dead letter stands among all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeadLetterPlace {
+    /// Whose it is.
+    pub subscription: SubscriptionId,
+    /// When it is written.
+    pub due: Timestamp,
+    /// The event's number in the topic.
+    pub seq: u64,
+}
+
+/// A dead letter that waits to be written.
+#[derive(Debug, Clone)]
+pub struct DeadLetterInfo {
+    /// Where it stands.
+    pub place: DeadLetterPlace,
+    /// The topic's id.
+    pub topic: TopicId,
+    /// The topic's name.
+    pub topic_name: String,
+    /// The subscription's name.
+    pub subscription_name: String,
+    /// What is known of it.
+    pub letter: PendingDeadLetter,
+    /// The event's id; read by [`EngineHandle::dead_letters`], empty if the event cannot be read.
+    pub event_id: String,
+}
+
+/// Some pending dead letters, and where to go on.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterPage {
+    /// In order.
+    pub letters: Vec<DeadLetterInfo>,
+    /// Pass as `after` for the next page; `None` when there are no more.
+    pub next: Option<DeadLetterPlace>,
+}
+
 /// A subscription and how it is doing.
 #[derive(Debug, Clone)]
 pub struct SubscriptionInfo {
@@ -186,6 +245,8 @@ pub struct SubscriptionInfo {
     pub next_due: Option<Timestamp>,
     /// Events of the topic that were not offered to it yet.
     pub behind: u64,
+    /// What is wrong with its dead-letter destination.
+    pub dead_letter_problem: Option<String>,
 }
 
 /// What publishers need of the topics there are, by name in lower case.
@@ -210,27 +271,7 @@ pub struct EngineHandle {
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) notes: broadcast::Sender<AttemptNote>,
     pub(crate) history: Option<HistoryHandle>,
-    pub(crate) dead_letters: OpenDeadLetters,
-}
-
-/// A topic, and events of it that wait to be written to the dead-letter store: when, their numbers, what is known.
-pub type PendingPage = (TopicId, Vec<(Timestamp, u64, PendingDeadLetter)>);
-
-/// An event that waits to be written to the dead-letter store.
-#[derive(Debug, Clone)]
-pub struct PendingEvent {
-    /// When it is written.
-    pub due: Timestamp,
-    /// Its number in its topic.
-    pub seq: u64,
-    /// Its id, type and subject, each cut as in a terminal record.
-    pub event_id: String,
-    /// See `event_id`.
-    pub event_type: String,
-    /// See `event_id`.
-    pub subject: String,
-    /// Why it was not delivered, and what was tried.
-    pub pending: PendingDeadLetter,
+    pub(crate) dead_letters: Arc<dyn DeadLetterStore>,
 }
 
 /// What is remembered of an event (ED-311).
@@ -292,59 +333,50 @@ impl EngineHandle {
             .map_err(|_| CommandError::Unavailable)
     }
 
-    /// Tries to write to a dead-letter destination (ED-319). On a thread for that.
-    ///
-    /// # Errors
-    /// Why it cannot be written to.
-    pub async fn probe_dead_letters(
+    /// Pending dead letters with the ids of their events, which are read on a thread for that.
+    pub async fn dead_letters(
         &self,
-        destination: &DeadLetterDestination,
-    ) -> Result<(), WriteError> {
-        let DeadLetterDestination::LocalDirectory { directory } = destination;
-        let (open, directory) = (Arc::clone(&self.dead_letters), directory.clone());
-        let probe = move || dead_letters::probe(&open, &directory);
-        // A task that panicked has said so.
-        tokio::task::spawn_blocking(probe).await.unwrap_or(Ok(()))
-    }
-
-    /// The events of a subscription that wait to be written to the dead-letter store (ED-248): the first `limit` behind the
-    /// row `after`.
-    pub async fn pending_dead_letters(
-        &self,
-        topic: String,
-        subscription: String,
-        after: (Timestamp, u64),
-        limit: usize,
-    ) -> Result<Vec<PendingEvent>, CommandError> {
-        let (topic, rows) = self
-            .ask(|answer| Command::PendingDeadLetters {
-                topic,
-                subscription,
-                after,
-                limit,
-                answer,
-            })
+        query: DeadLetterQuery,
+    ) -> Result<DeadLetterPage, CommandError> {
+        let mut page = self
+            .ask(|answer| Command::DeadLetters { query, answer })
             .await?;
         let store = Arc::clone(&self.store);
         let read = move || {
-            let events = rows.into_iter().filter_map(|(due, seq, pending)| {
+            for letter in &mut page.letters {
+                let position = Position {
+                    topic: letter.topic,
+                    seq: letter.place.seq,
+                };
+                let event = store
+                    .read_recent(position)
+                    .or_else(|| store.read(position).ok());
                 // One that was written meanwhile may be gone.
-                let event = store.read(Position { topic, seq }).ok()?;
-                let event = unpack_event(&event.bytes).ok()?;
-                Some(PendingEvent {
-                    due,
-                    seq,
-                    event_id: dead_text(&event.id),
-                    event_type: dead_text(&event.event_type),
-                    subject: dead_text(event.subject.as_deref().unwrap_or_default()),
-                    pending,
-                })
-            });
-            events.collect()
+                letter.event_id = event.as_ref().map(event_id).unwrap_or_default();
+            }
+            page
         };
         tokio::task::spawn_blocking(read)
             .await
             .map_err(|_| CommandError::Unavailable)
+    }
+
+    /// Tries to write to a dead-letter destination and to delete what was written (ED-319).
+    ///
+    /// # Errors
+    /// What a person has to act on.
+    pub async fn probe_dead_letters(
+        &self,
+        destination: &DeadLetterDestination,
+    ) -> Result<(), DeadLetterError> {
+        let probe = self.dead_letters.probe(destination.container().clone());
+        let answered = tokio::time::timeout(PROBE_TIMEOUT, probe).await;
+        answered.unwrap_or_else(|_| {
+            Err(DeadLetterError {
+                message: format!("the dead-letter store did not answer in {PROBE_TIMEOUT:?}"),
+                is_not_found: false,
+            })
+        })
     }
 
     /// Asks the engine. `make` gets the way back for the answer.

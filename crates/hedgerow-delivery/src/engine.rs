@@ -8,7 +8,7 @@
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
-//! dead letters    --> written together when they are due                     (engine/dead_letters.rs)
+//! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
 //! ```
@@ -36,6 +36,7 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::Clock;
+use hedgerow_io::dead_letter::DeadLetterStore;
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::history::HistoryHandle;
@@ -44,12 +45,12 @@ use hedgerow_store::{Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, watch};
 
+use self::dead_letters::{LetterReport, LetterWrites};
 use self::declarations::Declarations;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
 use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
-use crate::dead_letters::{OpenDeadLetters, Written};
 use crate::endpoints::Endpoints;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
@@ -78,10 +79,10 @@ pub struct Parts {
     pub view: View,
     /// Where catalog files are written.
     pub disk: Arc<dyn Disk>,
-    /// Where the containers of dead letters are.
-    pub dead_letters: OpenDeadLetters,
     /// Where attempts are remembered for people, if anywhere.
     pub history: Option<HistoryHandle>,
+    /// Where dead letters are written.
+    pub dead_letters: Arc<dyn DeadLetterStore>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// How requests are sent.
@@ -105,7 +106,6 @@ pub struct Engine {
     store: Arc<dyn Store>,
     view: View,
     disk: Arc<dyn Disk>,
-    dead_letters: OpenDeadLetters,
     clock: Arc<dyn Clock>,
     guard: Arc<AddressGuard>,
     spawner: Handle,
@@ -130,6 +130,7 @@ pub struct Engine {
     /// The topic it was for.
     read_behind_last: TopicId,
     endpoints: Endpoints,
+    letter_writes: LetterWrites,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
     /// Late exchanges in the order in which they timed out; those that closed since are among them.
@@ -161,13 +162,10 @@ enum Internal {
         took: Duration,
         result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
     },
-    /// Events of a subscription were written to the dead-letter store, or not.
-    DeadLetters {
-        id: SubscriptionId,
-        result: Result<Written, StoreError>,
-    },
     /// The checkpoint under way was written, or not.
     Checkpointed(Result<(), StoreError>),
+    /// What became of a write of dead letters.
+    LettersWritten(LetterReport),
 }
 
 /// The life of an engine.
@@ -223,6 +221,7 @@ impl Engine {
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
+            letter_writes: LetterWrites::new(parts.dead_letters),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
             is_store_full: false,
             phase: if settings.starts_held {
@@ -234,7 +233,6 @@ impl Engine {
             store: parts.store,
             view: parts.view,
             disk: parts.disk,
-            dead_letters: parts.dead_letters,
             clock: parts.clock,
             guard: parts.guard,
             spawner: parts.spawner,
@@ -377,6 +375,7 @@ impl Engine {
         self.read_behind();
         self.wake_the_due()?;
         self.start_attempts()?;
+        self.write_letters();
         self.upkeep()?;
         Ok(has_more)
     }
@@ -387,7 +386,7 @@ impl Engine {
                 self.take_read_behind(from, took, result)
             }
             Internal::Checkpointed(result) => self.checkpointed(result),
-            Internal::DeadLetters { id, result } => self.dead_letters_written(id, result),
+            Internal::LettersWritten(report) => self.letters_written(report),
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::clock::{Clock, SystemClock};
+use hedgerow_io::dead_letter::LocalDirectory;
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::counting::{CountingDisk, DiskCounts};
@@ -38,12 +39,12 @@ pub struct GridOptions {
     pub data: PathBuf,
     /// The file with the key of the secrets; `None` for the one in the data directory.
     pub key_file: Option<PathBuf>,
-    /// The directory that containers of dead letters stand in.
-    pub dead_letters: PathBuf,
     /// How the log is kept.
     pub log: LogOptions,
     /// How attempts are remembered.
     pub history: HistoryOptions,
+    /// The directory that the dead-letter directories of subscriptions lie in.
+    pub dead_letters: PathBuf,
     /// How many terminal records are kept.
     pub terminal_records_max: u64,
     /// How deliveries are made.
@@ -242,15 +243,12 @@ impl Grid {
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
         let history = self.start_history(&disk, issue);
-        let dead_letters = self.options.dead_letters.clone();
         let parts = Parts {
-            dead_letters: Arc::new(move || {
-                RealDisk::new(&dead_letters).map(|disk| Arc::new(disk) as Arc<dyn Disk>)
-            }),
             history: history.as_ref().map(History::handle),
             store,
             view,
             disk,
+            dead_letters: Arc::new(LocalDirectory::new(self.options.dead_letters.clone())),
             clock: Arc::new(SharedClock(Arc::clone(&self.clock))),
             client: Arc::clone(&self.client),
             guard: Arc::clone(&self.guard),

@@ -6,9 +6,9 @@
 //! | [`engine`] | the loop: folds durable records into the view, starts attempts, records what became of them |
 //! | [`command`] | what the admin API asks of the engine |
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
-//! | [`dead_letters`] | writes what was not delivered to the dead-letter store |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
+//! | [`letters`] | one subscription's dead letters: which are due, which are being written |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
@@ -19,10 +19,10 @@
 
 mod attempt;
 pub mod command;
-pub mod dead_letters;
 mod endpoints;
 pub mod engine;
 pub mod grid;
+mod letters;
 pub mod note;
 mod plan;
 mod remember;

@@ -43,8 +43,15 @@ pub enum NoteNext {
     Delivered,
     /// Another attempt is due.
     Due(Timestamp),
-    /// Nothing, it was given up.
+    /// Nothing, it was given up, and its event is dropped.
     Dead(DeadLetterReason),
+    /// It was given up, and its event goes to the dead-letter store.
+    DeadLetter {
+        /// Why.
+        reason: DeadLetterReason,
+        /// When it is written.
+        due: Timestamp,
+    },
 }
 
 impl AttemptNote {
@@ -72,7 +79,7 @@ impl AttemptNote {
         plan: &Plan,
         event: &StoredEvent,
         decided: Timestamp,
-        reason: DeadLetterReason,
+        next: NoteNext,
     ) -> Self {
         Self {
             topic: plan.topic_name.clone(),
@@ -84,7 +91,7 @@ impl AttemptNote {
             detail: None,
             ended: decided,
             duration: Duration::ZERO,
-            next: NoteNext::Dead(reason),
+            next,
         }
     }
 
@@ -94,6 +101,10 @@ impl AttemptNote {
             NoteNext::Delivered => ("ack", None, None),
             NoteNext::Due(due) => ("retry", Some(due.since(now).as_millis() as u64), None),
             NoteNext::Dead(reason) => ("drop", None, Some(reason.as_str())),
+            NoteNext::DeadLetter { reason, due } => {
+                let due_in_ms = due.since(now).as_millis() as u64;
+                ("dead_letter", Some(due_in_ms), Some(reason.as_str()))
+            }
         };
         tracing::info!(
             target: "hedgerow::attempt",

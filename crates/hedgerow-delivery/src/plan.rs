@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::uri::{InvalidUri, PathAndQuery};
 
+use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
@@ -23,8 +24,9 @@ pub(crate) struct Plan {
     pub(crate) policy: RetryPolicy,
     pub(crate) overrides: Overrides,
     pub(crate) response_timeout: Duration,
-    /// Where events go that are not delivered.
-    pub(crate) dead_letter: Option<DeadLetterDestination>,
+    /// Where what is given up is written; `None` to drop it (ED-244).
+    pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
+    pub(crate) dead_letter: DeadLetterSettings,
     /// Each with the first event it decides about, ascending (ED-085).
     filters: Vec<(u64, Filter)>,
 }
@@ -63,7 +65,8 @@ impl Plan {
             policy: subscription.spec.retry_policy,
             overrides: subscription.spec.overrides.clone(),
             response_timeout: subscription.spec.response_timeout,
-            dead_letter: subscription.spec.dead_letter.clone(),
+            dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
+            dead_letter: subscription.spec.dead_letter,
             filters,
         })
     }

@@ -135,6 +135,7 @@ pub(crate) fn remember(
             NoteNext::Delivered => HistoryNext::Delivered,
             NoteNext::Due(due) => HistoryNext::Due(due),
             NoteNext::Dead(reason) => HistoryNext::Dead(reason),
+            NoteNext::DeadLetter { reason, due } => HistoryNext::DeadLetter(reason, due),
         },
     };
     match by {

@@ -19,11 +19,12 @@ use std::sync::Arc;
 
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::record::{IN_FLIGHT, Owed, PendingDeadLetter, Progress};
+use hedgerow_store::record::{IN_FLIGHT, Owed, Progress};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, DueDelivery};
 use tokio::task::AbortHandle;
 
 use crate::endpoints::Seat;
+use crate::letters::{LETTERS_MAX, Letters};
 use crate::plan::Plan;
 
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
@@ -46,11 +47,8 @@ pub(crate) struct Runner {
     pub(crate) read_to: u64,
     waiting: VecDeque<Waiting>,
     due: BTreeMap<DueKey, Progress>,
-    /// Events to be written to the dead-letter store.
-    dead_letters: BTreeMap<DueKey, PendingDeadLetter>,
-    /// Whether some of them are being written; those are not among them.
-    is_writing: bool,
-    /// Every row of the due index up to here is in `due` or `dead_letters`; rows behind it are only in the view.
+    pub(crate) letters: Letters,
+    /// Every row of the due index up to here is in `due` or `letters`; rows behind it are only in the view.
     horizon: DueKey,
     flights: HashMap<u64, Flight>,
     /// A delivery that ends without having been attempted, while its event is read. Nothing behind it is attempted for the
@@ -136,8 +134,7 @@ impl Runner {
             read_to,
             waiting: VecDeque::new(),
             due: BTreeMap::new(),
-            dead_letters: BTreeMap::new(),
-            is_writing: false,
+            letters: Letters::default(),
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
             unbegun: None,
@@ -217,69 +214,33 @@ impl Runner {
 
     /// Whether something is due now.
     pub(crate) fn has_next(&self, now: Timestamp) -> bool {
-        self.first_waiting().is_some() || self.next_attempt().is_some_and(|due| due <= now)
+        self.first_waiting().is_some() || self.next_due().is_some_and(|due| due <= now)
     }
 
-    /// When the next attempt in memory is due.
-    fn next_attempt(&self) -> Option<Timestamp> {
+    /// When the next delivery in memory is due.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.due.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// When the next delivery in memory is due: for an attempt, or to be written to the dead-letter store.
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let writes = self.dead_letters.first_key_value();
-        let write = writes.filter(|_| !self.is_writing).map(|(key, _)| key.0);
-        self.next_attempt().into_iter().chain(write).min()
-    }
-
-    /// Takes note of an event to be written to the dead-letter store, if its row lies within the horizon.
-    pub(crate) fn note_dead_letter(
-        &mut self,
-        due: Timestamp,
-        seq: u64,
-        pending: PendingDeadLetter,
-    ) {
-        if (due, seq) <= self.horizon {
-            self.dead_letters.insert((due, seq), pending);
-            self.let_go_of_latest();
-        }
-    }
-
-    /// Takes what is to be written now, unless something is being written.
-    pub(crate) fn take_dead_letters(
-        &mut self,
-        now: Timestamp,
-        events_max: usize,
-    ) -> Vec<(DueKey, PendingDeadLetter)> {
-        let mut taken = Vec::new();
-        while !self.is_writing && taken.len() < events_max {
-            match self.dead_letters.first_entry() {
-                Some(first) if first.key().0 <= now => taken.push(first.remove_entry()),
-                _ => break,
-            }
-        }
-        self.is_writing |= !taken.is_empty();
-        taken
-    }
-
-    /// What was being written is written, or not; `left` was not tried.
-    pub(crate) fn dead_letters_ended(&mut self, left: Vec<(DueKey, PendingDeadLetter)>) {
-        self.is_writing = false;
-        self.dead_letters.extend(left);
-    }
-
     /// Takes note of a row of the due index that became durable, if it lies within the horizon.
-    pub(crate) fn note_due(&mut self, due: Timestamp, seq: u64, progress: Progress) {
+    pub(crate) fn note_due(&mut self, due: Timestamp, seq: u64, owed: Owed) {
         if (due, seq) <= self.horizon {
-            self.due.insert((due, seq), progress);
+            self.put((due, seq), owed);
             self.let_go_of_latest();
+        }
+    }
+
+    fn put(&mut self, key: DueKey, owed: Owed) {
+        match owed {
+            Owed::Attempt(progress) => drop(self.due.insert(key, progress)),
+            Owed::DeadLetter(letter) => self.letters.note(key, letter),
         }
     }
 
     /// The delivery that stood under this row is final.
     pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
         self.due.remove(&(due, seq));
-        self.dead_letters.remove(&(due, seq));
+        self.letters.drop_row(due, seq);
     }
 
     /// Where a refill goes on, `None` if everything is in memory.
@@ -290,10 +251,9 @@ impl Runner {
     /// Adds the rows that follow the horizon, and moves it.
     pub(crate) fn refill(&mut self, rows: Vec<DueDelivery>, horizon: DueKey) {
         for row in rows {
-            let key = (row.due, row.seq);
-            match row.owed {
-                Owed::Attempt(progress) => drop(self.due.insert(key, progress)),
-                Owed::DeadLetter(pending) => drop(self.dead_letters.insert(key, pending)),
+            // Its attempt began, and the record of that is on its way.
+            if !self.flights.contains_key(&row.seq) {
+                self.put((row.due, row.seq), row.owed);
             }
         }
         self.horizon = self.horizon.max(horizon);
@@ -301,33 +261,23 @@ impl Runner {
     }
 
     fn let_go_of_latest(&mut self) {
-        if self.due_len() <= 2 * DUE_ROWS_MAX {
+        if let Some(last) = self.letters.let_go_of_latest() {
+            self.horizon = self.horizon.min(last);
+        }
+        if self.due.len() <= 2 * DUE_ROWS_MAX {
             return;
         }
-        let last = |due: Option<&DueKey>, dead: Option<&DueKey>| due.max(dead).copied();
-        while self.due_len() > DUE_ROWS_MAX {
-            let (attempt, write) = (
-                self.due.last_key_value(),
-                self.dead_letters.last_key_value(),
-            );
-            if attempt.map(|row| row.0) > write.map(|row| row.0) {
-                self.due.pop_last();
-            } else {
-                self.dead_letters.pop_last();
-            }
+        while self.due.len() > DUE_ROWS_MAX {
+            self.due.pop_last();
         }
-        let (attempt, write) = (
-            self.due.last_key_value(),
-            self.dead_letters.last_key_value(),
-        );
-        if let Some(last) = last(attempt.map(|row| row.0), write.map(|row| row.0)) {
-            self.horizon = last;
+        if let Some((last, _)) = self.due.last_key_value() {
+            self.horizon = self.horizon.min(*last);
         }
     }
 
-    /// Rows of the due index in memory.
-    pub(crate) fn due_len(&self) -> usize {
-        self.due.len() + self.dead_letters.len()
+    /// Whether no further row of the due index should be held in memory.
+    pub(crate) fn is_full(&self) -> bool {
+        self.due.len() >= DUE_ROWS_MAX || self.letters.len() >= LETTERS_MAX
     }
 
     pub(crate) fn waiting_len(&self) -> usize {

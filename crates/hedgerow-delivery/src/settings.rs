@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
-use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
 
@@ -12,8 +11,6 @@ use hedgerow_core::retry::RetrySettings;
 pub struct EngineSettings {
     /// The schedule and what outcomes mean.
     pub retry: RetrySettings,
-    /// When dead letters are written.
-    pub dead_letter: DeadLetterSettings,
     /// Attempts at one endpoint at a time.
     pub credits: CreditSettings,
     /// Attempts at a time over all endpoints.
@@ -36,6 +33,8 @@ pub struct EngineSettings {
     /// Nothing is attempted before [`crate::command::Command::StartDeliveries`]: whoever starts the server may declare
     /// things anew first. Only after the process started, not after the store was opened again.
     pub starts_held: bool,
+    /// Whether dead-letter records say the status of the last attempt (ED-254, ED-317).
+    pub dead_letter_last_http_status: bool,
     /// Whether the name goes out in upper case in `aeg-subscription-name` (ED section 3.3).
     pub subscription_name_upper_case: bool,
 }
@@ -44,7 +43,6 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             retry: RetrySettings::default(),
-            dead_letter: DeadLetterSettings::default(),
             credits: CreditSettings::default(),
             attempts_max: 4096,
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,
@@ -55,6 +53,7 @@ impl Default for EngineSettings {
             checkpoint_bytes: 16 * 1024 * 1024,
             drain: Duration::from_secs(25),
             starts_held: false,
+            dead_letter_last_http_status: true,
             subscription_name_upper_case: true,
         }
     }

@@ -51,12 +51,9 @@ pub fn router(app: SharedApp) -> Router {
             "/api/v1/topics/{topic}/eventSubscriptions/{name}",
             subscription,
         )
-        .route(
-            "/api/v1/topics/{topic}/eventSubscriptions/{name}/pendingDeadLetters",
-            get(dead_letters::list),
-        )
         .route("/api/v1/events/{eventId}/attempts", get(events::attempts))
         .route("/api/v1/store", get(store::get))
+        .route("/api/v1/deadLetters", get(dead_letters::list))
         .route("/api/v1/terminalRecords", get(terminal_records::list))
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })

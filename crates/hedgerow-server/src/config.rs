@@ -16,6 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{ClientOptions, Network};
 use hedgerow_store::history::HistoryOptions;
@@ -49,10 +50,10 @@ pub struct Config {
     pub allow_networks: Vec<Network>,
     /// `responseTimeoutSeconds` of subscriptions that do not say it, in whole seconds (ED-176).
     pub response_timeout: Duration,
+    /// Where dead letters may be written, and how for subscriptions that do not say it.
+    pub dead_letter: DeadLetterConfig,
     /// How deliveries are made.
     pub engine: EngineSettings,
-    /// `dead_letter.directory`: where containers of dead letters stand; `None` for `dead-letters` in the data directory.
-    pub dead_letters: Option<PathBuf>,
     /// How endpoints are connected to.
     pub client: ClientOptions,
     /// How the log is kept.
@@ -80,6 +81,15 @@ pub struct HttpConfig {
     pub bodies_bytes_max: usize,
     /// How long connections get to end when the server stops.
     pub close_timeout: Duration,
+}
+
+/// Where dead letters may be written, and how.
+#[derive(Debug, Clone, Default)]
+pub struct DeadLetterConfig {
+    /// The directory that those of subscriptions lie in; `None` for `dead-letters` in the data directory.
+    pub directory: Option<PathBuf>,
+    /// `deadLetter` of subscriptions that do not say it (ED-245, ED-247, ED-319), in whole seconds.
+    pub settings: DeadLetterSettings,
 }
 
 /// How log lines are written.
@@ -114,8 +124,8 @@ impl Default for Config {
             http: HttpConfig::default(),
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
+            dead_letter: DeadLetterConfig::default(),
             engine: EngineSettings::default(),
-            dead_letters: None,
             client: ClientOptions::default(),
             store: LogOptions::default(),
             key_file: None,
@@ -141,6 +151,13 @@ impl Config {
             text.extend([name, " = ", &(setting.show)(self), "\n"]);
         }
         text
+    }
+
+    /// The directory that the dead-letter directories of subscriptions lie in.
+    #[must_use]
+    pub fn dead_letter_directory(&self) -> PathBuf {
+        let default = || self.data.join("dead-letters");
+        self.dead_letter.directory.clone().unwrap_or_else(default)
     }
 
     /// Checks what no single setting says.

@@ -130,6 +130,7 @@ impl Server {
         let socket = TcpListener::bind(address).await.map_err(listen)?;
         let local_address = socket.local_addr().map_err(listen)?;
         let token = AdminToken::load_or_create(&config.data)?;
+        make_dead_letter_directory(&config)?;
 
         let (client, guard) = outbound(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
@@ -240,6 +241,19 @@ impl Server {
     }
 }
 
+/// Makes the default directory of dead letters; another one is its operator's.
+fn make_dead_letter_directory(config: &Config) -> Result<(), ServerError> {
+    if config.dead_letter.directory.is_some() {
+        return Ok(());
+    }
+    let path = config.dead_letter_directory();
+    std::fs::create_dir_all(&path).map_err(|source| ServerError::File {
+        doing: "make",
+        path,
+        source,
+    })
+}
+
 /// Everything that connects to others, and the guard that judges addresses.
 fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<AddressGuard>) {
     let connector = GuardedConnector::new(ConnectorOptions {
@@ -271,10 +285,7 @@ fn start_engine(
     let options = GridOptions {
         data: config.data.clone(),
         key_file: config.key_file.clone(),
-        dead_letters: config
-            .dead_letters
-            .clone()
-            .unwrap_or_else(|| config.data.join("dead-letters")),
+        dead_letters: config.dead_letter_directory(),
         log: config.store.clone(),
         terminal_records_max: config.terminal_records_max,
         history: config.history.clone(),

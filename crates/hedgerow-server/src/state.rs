@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::grid::GridState;
@@ -30,9 +31,9 @@ pub struct App {
     /// How long the body of a request may take.
     pub body_timeout: Duration,
     /// `responseTimeoutSeconds` of subscriptions that do not say it.
-    /// Whether a dead-letter destination that cannot be written to is refused.
-    pub require_reachable: bool,
     pub response_timeout: Duration,
+    /// `deadLetter` of subscriptions that do not say it.
+    pub dead_letter: DeadLetterSettings,
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
     grid: watch::Receiver<GridState>,
@@ -70,8 +71,8 @@ impl App {
             token,
             guard,
             body_timeout: config.http.body_timeout,
-            require_reachable: config.engine.dead_letter.require_reachable,
             response_timeout: config.response_timeout,
+            dead_letter: config.dead_letter.settings,
             disk_counts,
             grid,
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),

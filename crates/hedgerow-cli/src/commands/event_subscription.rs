@@ -138,35 +138,50 @@ struct Settings {
     /// Minutes after which an event is given up, 1 to 1440; 1440 by default.
     #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = minutes)]
     event_ttl: Option<u32>,
-    /// A directory below the server's directory for dead letters, where events go that are not delivered; without a value,
-    /// they are dropped.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "")]
+    /// Where events that are given up are written: a directory below the server's setting `dead_letter.directory`; without
+    /// a value, nowhere.
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = "")]
     deadletter_endpoint: Option<String>,
+    /// Seconds after which they are written, 0 to 3600; the server's setting by default, which is 300.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = delay)]
+    deadletter_delay: Option<u32>,
+    /// Seconds for which a directory that cannot be written to is waited for, up to 604800, and 0 for ever; the server's
+    /// setting by default, which is 14400.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = unavailable)]
+    deadletter_max_unavailable: Option<u32>,
+    /// Whether an event is dropped at once if the directory is missing.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    deadletter_drop_if_not_found: Option<bool>,
+    /// Whether the subscription is refused if the directory cannot be written to now.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    deadletter_require_reachable: Option<bool>,
 }
 
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 6] = [
+pub const DECLARED: [&str; 7] = [
     "filter",
     "retryPolicy",
     "retry",
     "responseTimeoutSeconds",
     "eventDeliverySchema",
     "deadLetterDestination",
+    "deadLetter",
 ];
 
-const LIST: [Column; 9] = [
+const LIST: [Column; 10] = [
     ("NAME", "/name"),
     ("ENDPOINT", "/destination/properties/endpointBaseUrl"),
     ("STATE", "/provisioningState"),
     ("MATCHED", "/status/matched"),
     ("DELIVERED", "/status/delivered"),
+    ("DEAD-LETTERED", "/status/deadLettered"),
     ("DROPPED", "/status/dropped"),
     ("PENDING", "/status/pending"),
     ("IN FLIGHT", "/status/inFlight"),
     ("NEXT DUE", "/status/nextDue"),
 ];
 
-const ONE: [Column; 18] = [
+const ONE: [Column; 24] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -182,8 +197,23 @@ const ONE: [Column; 18] = [
         "/retryPolicy/eventTimeToLiveInMinutes",
     ),
     ("response timeout, seconds", "/responseTimeoutSeconds"),
+    (
+        "dead-letter directory",
+        "/deadLetterDestination/properties/path",
+    ),
+    ("dead-letter delay, seconds", "/deadLetter/delay"),
+    (
+        "dead-letter max unavailable, seconds",
+        "/deadLetter/maxUnavailable",
+    ),
+    (
+        "dead-letter drop if not found",
+        "/deadLetter/dropIfNotFound",
+    ),
+    ("dead-letter problem", "/status/deadLetterProblem"),
     ("matched", "/status/matched"),
     ("delivered", "/status/delivered"),
+    ("dead-lettered", "/status/deadLettered"),
     ("dropped", "/status/dropped"),
     ("pending", "/status/pending"),
     ("in flight", "/status/inFlight"),
@@ -304,21 +334,56 @@ impl Settings {
                 "eventTimeToLiveInMinutes",
                 self.event_ttl.map(Value::from),
             ),
+            (
+                "deadLetter",
+                "delay",
+                self.deadletter_delay.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "maxUnavailable",
+                self.deadletter_max_unavailable.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "dropIfNotFound",
+                self.deadletter_drop_if_not_found.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "requireReachable",
+                self.deadletter_require_reachable.map(Value::from),
+            ),
         ];
         for (group, name, value) in given {
             if let Some(value) = value {
                 body[group][name] = value;
             }
         }
-        if let Some(directory) = self.deadletter_endpoint {
-            body["deadLetterDestination"] = if directory.is_empty() {
-                Value::Null
-            } else {
-                json!({ "endpointType": "LocalDirectory", "properties": { "directory": directory } })
-            };
+        if let Some(endpoint) = self.deadletter_endpoint {
+            body["deadLetterDestination"] = dead_letter_destination(&endpoint);
         }
         body
     }
+}
+
+/// A container's resource id is declared as one, so that the server says what it thinks of it.
+fn dead_letter_destination(endpoint: &str) -> Value {
+    if endpoint.is_empty() {
+        Value::Null
+    } else if endpoint.starts_with("/subscriptions/") {
+        json!({ "endpointType": "StorageBlob", "properties": { "resourceId": endpoint } })
+    } else {
+        json!({ "endpointType": "LocalDirectory", "properties": { "path": endpoint } })
+    }
+}
+
+fn delay(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DEAD_LETTER_DELAY_SECONDS)
+}
+
+fn unavailable(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DEAD_LETTER_UNAVAILABLE_SECONDS)
 }
 
 fn attempts(text: &str) -> Result<u16, String> {
@@ -378,7 +443,11 @@ mod tests {
             subject_case_sensitive: None,
             max_delivery_attempts: Some(3),
             event_ttl: None,
-            deadletter_endpoint: None,
+            deadletter_endpoint: Some("late".to_owned()),
+            deadletter_delay: Some(0),
+            deadletter_max_unavailable: None,
+            deadletter_drop_if_not_found: None,
+            deadletter_require_reachable: None,
         };
         let present = json!({
             "name": "a", "id": "b", "status": {"matched": 1},
@@ -386,12 +455,15 @@ mod tests {
             "filter": {"includedEventTypes": ["A"], "subjectBeginsWith": "x"},
             "retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 5},
             "retry": {"finalStatuses": [410]},
+            "deadLetter": {"delay": 300, "maxUnavailable": 60},
         });
         let expected = json!({
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": "http://127.0.0.1:1/new"}},
             "filter": {"includedEventTypes": null, "subjectBeginsWith": "x", "subjectEndsWith": ".jpg"},
             "retryPolicy": {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes": 5},
             "retry": {"finalStatuses": [410]},
+            "deadLetter": {"delay": 0, "maxUnavailable": 60},
+            "deadLetterDestination": {"endpointType": "LocalDirectory", "properties": {"path": "late"}},
         });
         assert_eq!(settings.apply(&present), expected);
     }

@@ -44,7 +44,7 @@ struct Which {
 /// Records that are asked for at a time.
 const PAGE: RangeInclusive<usize> = 1..=100;
 
-const LIST: [Column; 8] = [
+const LIST: [Column; 9] = [
     ("EVENT ID", "/eventId"),
     ("EVENT TYPE", "/eventType"),
     ("TOPIC", "/topic"),
@@ -52,6 +52,7 @@ const LIST: [Column; 8] = [
     ("REASON", "/reason"),
     ("ATTEMPTS", "/deliveryAttempts"),
     ("LAST OUTCOME", "/lastDeliveryOutcome"),
+    ("EVENT", "/disposition"),
     ("DECIDED", "/decidedTime"),
 ];
 

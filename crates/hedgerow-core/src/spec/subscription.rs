@@ -1,12 +1,14 @@
-//! A subscription, as declared: destination, filter, retry policy, overrides, timeout.
+//! A subscription, as declared: destination, filter, retry policy, overrides, timeout, dead letters.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::fields::{Fields, integer};
 use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning};
+use crate::dead_letter::DeadLetterSettings;
 use crate::limits;
 use crate::outcome::{DestinationKind, Overrides};
 use crate::retry::{RetryPolicy, minutes};
@@ -27,18 +29,10 @@ pub struct SubscriptionSpec {
     pub response_timeout: Duration,
     /// The form of what is sent; it never changes (ED-130).
     pub event_delivery_schema: DeliverySchema,
-    /// Where events go that are not delivered; without it they are dropped (ED-242).
-    pub dead_letter: Option<DeadLetterDestination>,
-}
-
-/// Where events go that are not delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeadLetterDestination {
-    /// A directory below the server's directory for dead letters.
-    LocalDirectory {
-        /// The container: a relative path.
-        directory: String,
-    },
+    /// Where what was not delivered is written; `None` to drop it (ED-242, ED-244).
+    pub dead_letter_destination: Option<DeadLetterDestination>,
+    /// When and how long that is tried.
+    pub dead_letter: DeadLetterSettings,
 }
 
 /// Where events go.
@@ -92,7 +86,8 @@ impl SubscriptionSpec {
             overrides: Overrides::default(),
             response_timeout: Duration::from_secs(RESPONSE_TIMEOUT_SECONDS.into()),
             event_delivery_schema: DeliverySchema::default(),
-            dead_letter: None,
+            dead_letter_destination: None,
+            dead_letter: DeadLetterSettings::default(),
         }
     }
 
@@ -117,7 +112,11 @@ impl SubscriptionSpec {
             overrides: check_overrides(fields.object("retry")?)?,
             response_timeout: check_response_timeout(&mut fields)?,
             event_delivery_schema: check_delivery_schema(&mut fields)?,
-            dead_letter: check_dead_letter(fields.object("deadLetterDestination")?)?,
+            dead_letter_destination: fields
+                .object("deadLetterDestination")?
+                .map(DeadLetterDestination::check)
+                .transpose()?,
+            dead_letter: check_settings(fields.object("deadLetter")?)?,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",
@@ -157,7 +156,9 @@ impl SubscriptionSpec {
             },
             "responseTimeoutSeconds": self.response_timeout.as_secs(),
             "eventDeliverySchema": self.event_delivery_schema.as_str(),
-            "deadLetterDestination": self.dead_letter.as_ref().map(DeadLetterDestination::to_json),
+            "deadLetterDestination":
+                self.dead_letter_destination.as_ref().map(DeadLetterDestination::to_json),
+            "deadLetter": self.dead_letter.to_json(),
         })
     }
 }
@@ -268,57 +269,6 @@ fn check_response_timeout(fields: &mut Fields<'_>) -> Result<Duration, SpecError
     Ok(Duration::from_secs(
         seconds.unwrap_or(RESPONSE_TIMEOUT_SECONDS).into(),
     ))
-}
-
-impl DeadLetterDestination {
-    fn to_json(&self) -> Value {
-        let Self::LocalDirectory { directory } = self;
-        json!({ "endpointType": "LocalDirectory", "properties": { "directory": directory } })
-    }
-}
-
-fn check_dead_letter(
-    fields: Option<Fields<'_>>,
-) -> Result<Option<DeadLetterDestination>, SpecError> {
-    let Some(mut fields) = fields else {
-        return Ok(None);
-    };
-    match fields.text("endpointType")? {
-        Some("LocalDirectory") => {}
-        Some(_) => {
-            let message = "must be \"LocalDirectory\", the only one this version supports";
-            return Err(fields.error("endpointType", message));
-        }
-        None => return Err(fields.error("endpointType", "is required")),
-    }
-    let Some(mut properties) = fields.object("properties")? else {
-        return Err(fields.error("properties", "is required"));
-    };
-    fields.finish()?;
-    let Some(directory) = properties.text("directory")? else {
-        return Err(properties.error("directory", "is required"));
-    };
-    if !is_container(directory) {
-        let message = format!(
-            "must be a path of 1 to {} bytes below the server's dead_letter.directory: names of letters, digits, \"-\", \
-             \"_\" and \".\" with \"/\" between them, none of which begins with \".\"",
-            limits::DEAD_LETTER_DIRECTORY_BYTES_MAX
-        );
-        return Err(properties.error("directory", message));
-    }
-    properties.finish()?;
-    Ok(Some(DeadLetterDestination::LocalDirectory {
-        directory: directory.to_owned(),
-    }))
-}
-
-/// Whether a path stays below the directory that it is relative to, on every system.
-fn is_container(path: &str) -> bool {
-    let is_name = |name: &str| {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
-    };
-    path.len() <= limits::DEAD_LETTER_DIRECTORY_BYTES_MAX && path.split('/').all(is_name)
 }
 
 fn check_delivery_schema(fields: &mut Fields<'_>) -> Result<DeliverySchema, SpecError> {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // A test stops at once, and a runner prints its counts.
 
 mod cases;
-mod dead_letter;
 mod filter;
 mod outcome;
 mod properties;

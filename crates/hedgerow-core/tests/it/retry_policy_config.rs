@@ -1,4 +1,5 @@
-//! Which retry policies and retry settings are accepted (ED-176, ED-184, ED-193, ED-197, ED-200, ED-201).
+//! Which retry policies and retry settings are accepted (ED-176, ED-184, ED-193, ED-197, ED-200, ED-201,
+//! ED-245, ED-247).
 
 use hedgerow_core::retry::SlotMode;
 use hedgerow_core::spec::SubscriptionSpec;
@@ -44,9 +45,8 @@ fn check(case: &Case) -> Run {
             "retry.retriableStatuses" => declared["retry"]["retriableStatuses"] = value,
             "responseTimeoutSeconds" => declared["responseTimeoutSeconds"] = value,
             "retry.slotMode" => return Run::Result(slot_mode(&value)),
-            "deadLetter.delay" | "deadLetter.maxUnavailable" => {
-                return Run::Skipped("needs dead-letter stores (ED-245, ED-247)");
-            }
+            "deadLetter.delay" => declared["deadLetter"]["delay"] = value,
+            "deadLetter.maxUnavailable" => declared["deadLetter"]["maxUnavailable"] = value,
             "probation.threshold" => return Run::Skipped("needs probation (ED-226)"),
             "sas.clockSkew" => return Run::Skipped("needs shared access signatures (ED-021)"),
             _ => panic!("{}: unknown setting {name}", case.id),

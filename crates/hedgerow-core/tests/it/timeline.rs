@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hedgerow_core::dead_letter::{DeadLetterSettings, write_due};
 use hedgerow_core::outcome::{
     DeadLetterReason, DestinationKind, Failure, Met, Outcome, Overrides, Verdict, classify,
     is_success, parse_retry_after,
@@ -123,7 +124,10 @@ fn timeline_cases() {
 
 fn check(case: &Case) -> Run {
     let input: Input = case.input();
-    let dead_letter_delay = millis(input.settings.dead_letter_delay.unwrap_or(300.0));
+    let mut dead_letter = DeadLetterSettings::default();
+    if let Some(delay) = input.settings.dead_letter_delay {
+        dead_letter.delay = Duration::from_millis(millis(delay));
+    }
     let ended = Driver::new(&input).run();
     let seconds = |millis: u64| millis as f64 / 1000.0;
     let decided = ended.decided.since(P).as_millis() as u64;
@@ -144,8 +148,10 @@ fn check(case: &Case) -> Run {
         "decision_at": seconds(decided),
         "result": result,
         "reason": reason.map(DeadLetterReason::as_str),
-        // The write is not the core's yet; its delay is ED-245.
-        "dead_letter_at": reason.map(|_| seconds(decided + dead_letter_delay)),
+        "dead_letter_at": reason.map(|_| {
+            let due = write_due(&dead_letter, ended.decided);
+            seconds(due.since(P).as_millis() as u64)
+        }),
         "last_outcome": ended.last_outcome.map(Outcome::as_str),
     })))
 }

@@ -11,7 +11,7 @@ use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
 use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
-use hedgerow_store::view::{DueDelivery, FIRST_IN_FLIGHT};
+use hedgerow_store::view::FIRST_IN_FLIGHT;
 use hedgerow_store::{StoreError, Usage};
 
 use super::{Engine, Phase};
@@ -52,7 +52,7 @@ impl Engine {
         ids.sort_unstable();
         for id in ids {
             self.queue_if_ready(id);
-            self.write_dead_letters(id);
+            self.queue_letters(id);
         }
     }
 
@@ -229,8 +229,8 @@ impl Engine {
     pub(super) fn take_up_in_flight(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let rows = self.view.due(id, FIRST_IN_FLIGHT, IN_FLIGHT, usize::MAX)?;
         for row in rows {
-            let DueDelivery { seq, .. } = row;
-            let Some(progress) = row.attempt() else {
+            // Nothing but attempts stands there.
+            let (seq, Some(progress)) = (row.seq, row.attempt()) else {
                 continue;
             };
             let (next, progress) = self.after_lost_end(id, progress);

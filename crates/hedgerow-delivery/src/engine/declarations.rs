@@ -11,13 +11,11 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
-use hedgerow_store::record::{CatalogChange, Owed, Record};
+use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
-use crate::command::{
-    Answer, Command, CommandError, KeyName, PendingPage, SubscriptionInfo, TerminalQuery,
-};
+use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -27,9 +25,6 @@ pub(super) struct Declarations {
     under_way: Option<(u64, Answered)>,
     waiting: VecDeque<Command>,
 }
-
-/// Rows of the due index that a page of pending dead letters looks at, at most.
-const PENDING_ROWS_MAX: usize = 10_000;
 
 /// Answers who asked for a change, once it holds or cannot be made.
 type Answered = Box<dyn FnOnce(Result<&Engine, CommandError>) + Send>;
@@ -56,15 +51,18 @@ impl Engine {
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
             }
-            Command::PendingDeadLetters {
+            Command::DeadLetters { query, answer } => {
+                reply(answer, self.pending_dead_letters(&query)?);
+            }
+            Command::NoteDeadLetterProblem {
                 topic,
-                subscription,
-                after,
-                limit,
+                name,
+                problem,
                 answer,
             } => {
-                let page = self.pending_dead_letters(&topic, &subscription, after, limit)?;
-                reply(answer, page);
+                let found = self.subscription_named(&topic, &name);
+                let noted = found.map(|found| self.letter_writes.note_problem(found.id, problem));
+                reply(answer, noted);
             }
             Command::StartDeliveries { answer } => {
                 self.release();
@@ -149,7 +147,8 @@ impl Engine {
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
             | Command::StartDeliveries { .. }
-            | Command::PendingDeadLetters { .. }
+            | Command::DeadLetters { .. }
+            | Command::NoteDeadLetterProblem { .. }
             | Command::TerminalRecords { .. } => None,
         }
     }
@@ -347,10 +346,12 @@ impl Engine {
             in_flight: runner.map_or(0, |runner| runner.in_flight() as u64),
             next_due: self.next_due(subscription.id),
             behind: runner.map_or(0, |runner| head.saturating_sub(runner.read_to)),
+            dead_letter_problem: self.letter_writes.problem(subscription.id).cloned(),
         }
     }
 
-    /// When the next retry is due: the memory of the runner ends a minute ahead, the due index does not.
+    /// When the next retry, or else the next write of a dead letter, is due: the memory of the runner ends a minute ahead,
+    /// the due index does not.
     fn next_due(&self, id: SubscriptionId) -> Option<Timestamp> {
         let in_memory = self.runners.get(&id).and_then(Runner::next_due);
         in_memory.or_else(|| {
@@ -369,53 +370,48 @@ impl Engine {
             .count()
     }
 
-    fn pending_dead_letters(
+    /// A topic and a subscription of it that a question is limited to, if it is.
+    fn named(
         &self,
-        topic: &str,
-        name: &str,
-        after: (Timestamp, u64),
-        limit: usize,
-    ) -> Result<Result<PendingPage, CommandError>, StoreError> {
-        let subscription = match self.subscription_named(topic, name) {
-            Ok(subscription) => subscription,
-            Err(error) => return Ok(Err(error)),
+        topic: Option<&str>,
+        subscription: Option<&str>,
+    ) -> Result<(Option<TopicId>, Option<SubscriptionId>), CommandError> {
+        let Some(topic) = topic else {
+            return Ok((None, None));
         };
-        let mut page = Vec::new();
-        let mut after = after.max(BEHIND_IN_FLIGHT);
-        // Attempts stand among them; a bounded number of rows is looked at.
-        let rows = self
-            .view
-            .due(subscription.id, after, Timestamp::MAX, PENDING_ROWS_MAX)?;
-        for row in rows {
-            after = (row.due, row.seq);
-            if let Owed::DeadLetter(pending) = row.owed {
-                page.push((after.0, after.1, pending));
-            }
-            if page.len() == limit {
-                break;
-            }
-        }
-        Ok(Ok((subscription.topic, page)))
+        let id = self.topic_named(topic)?.id;
+        let subscription = subscription
+            .map(|name| self.subscription_named(topic, name))
+            .transpose()?;
+        Ok((Some(id), subscription.map(|found| found.id)))
+    }
+
+    /// The subscriptions that a question is limited to, by id.
+    pub(super) fn subscriptions_named(
+        &self,
+        topic: Option<&str>,
+        subscription: Option<&str>,
+    ) -> Result<Vec<SubscriptionId>, CommandError> {
+        let (topic, subscription) = self.named(topic, subscription)?;
+        let all = self.view.catalog().subscriptions();
+        let wanted = all.filter(|found| {
+            topic.is_none_or(|topic| topic == found.topic)
+                && subscription.is_none_or(|id| id == found.id)
+        });
+        let mut ids: Vec<_> = wanted.map(|found| found.id).collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     fn terminal_records(
         &self,
         query: &TerminalQuery,
     ) -> Result<Result<TerminalPage, CommandError>, StoreError> {
-        let topic = match &query.topic {
-            Some(name) => match self.topic_named(name) {
-                Ok(topic) => Some(topic.id),
+        let (topic, subscription) =
+            match self.named(query.topic.as_deref(), query.subscription.as_deref()) {
+                Ok(named) => named,
                 Err(error) => return Ok(Err(error)),
-            },
-            None => None,
-        };
-        let subscription = match (&query.topic, &query.subscription) {
-            (Some(topic), Some(name)) => match self.subscription_named(topic, name) {
-                Ok(subscription) => Some(subscription.id),
-                Err(error) => return Ok(Err(error)),
-            },
-            _ => None,
-        };
+            };
         let filter = TerminalFilter {
             topic,
             subscription,

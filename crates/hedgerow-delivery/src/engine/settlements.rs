@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use hedgerow_core::credit::Signal;
+use hedgerow_core::dead_letter;
 use hedgerow_core::outcome::{DeadLetterReason, Verdict, classify};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{self, DeliveryKey, FailedAttempt};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::history::HistoryKind;
 use hedgerow_store::record::{
-    Dead, Failed, FailedDelivery, IN_FLIGHT, Progress, Record, Settled, SettledHow, dead_text,
-    unpack_event,
+    Dead, DeadThen, DropReason, Failed, FailedDelivery, IN_FLIGHT, Owed, PendingWrite, Progress,
+    Record, Settled, SettledHow, dead_text, unpack_event,
 };
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -121,8 +122,8 @@ impl Engine {
             reason,
             progress: flight.progress,
         };
-        self.journal_dead(&ending, now, event)?;
-        let note = AttemptNote::without_attempt(&plan, event, now, reason);
+        let next = self.journal_dead(&ending, now, event)?;
+        let note = AttemptNote::without_attempt(&plan, event, now, next);
         self.tell(note, Circumstances::of_end(key, event, now));
         self.look_again(key.subscription)
     }
@@ -287,8 +288,7 @@ impl Engine {
                     reason,
                     progress: Some(progress),
                 };
-                self.journal_dead(&ending, end.ended.timestamp, &end.event)?;
-                Ok(NoteNext::Dead(reason))
+                self.journal_dead(&ending, end.ended.timestamp, &end.event)
             }
         }
     }
@@ -316,14 +316,22 @@ impl Engine {
         Ok(())
     }
 
+    /// Records the decision that a delivery ends undelivered, and what follows for its event (ED-244, ED-245).
     fn journal_dead(
         &mut self,
         ending: &Ending,
         decided: Timestamp,
         event: &StoredEvent,
-    ) -> Result<(), StoreError> {
+    ) -> Result<NoteNext, StoreError> {
         let unpacked = unpack_event(&event.bytes)?;
         let DeliveryKey { subscription, seq } = ending.key;
+        let plan = self.runners.get(&subscription).map(|runner| &runner.plan);
+        let plan = plan.filter(|plan| plan.dead_letter_destination.is_some());
+        let write_due = plan.map(|plan| dead_letter::write_due(&plan.dead_letter, decided));
+        let then = match write_due {
+            Some(due) => DeadThen::WriteDue(due, PendingWrite::default()),
+            None => DeadThen::Dropped(DropReason::NoDeadLetterDestination),
+        };
         let dead = Dead {
             subscription,
             seq,
@@ -332,16 +340,20 @@ impl Engine {
             decided,
             published: event.published,
             progress: ending.progress,
+            then,
             event_id: dead_text(&unpacked.id),
             event_type: dead_text(&unpacked.event_type),
             subject: dead_text(unpacked.subject.as_deref().unwrap_or_default()),
-            then: self.after_end(subscription, decided),
         };
         self.store.journal(Record::Dead(dead))?;
         if let Some(runner) = self.runners.get_mut(&subscription) {
             runner.end_late(seq);
         }
-        Ok(())
+        let reason = ending.reason;
+        Ok(match write_due {
+            Some(due) => NoteNext::DeadLetter { reason, due },
+            None => NoteNext::Dead(reason),
+        })
     }
 
     /// Keeps an exchange open after its timeout; beyond the caps the oldest one is ended (ED-180).
@@ -388,7 +400,7 @@ impl Engine {
         };
         for delivery in &failed.deliveries {
             if self.view.is_open(id, delivery.seq) {
-                runner.note_due(delivery.due, delivery.seq, delivery.progress);
+                runner.note_due(delivery.due, delivery.seq, Owed::Attempt(delivery.progress));
             }
         }
         if let Some(due) = runner.next_due() {
@@ -407,5 +419,19 @@ impl Engine {
         let count = settled.deliveries.len() as u64;
         runner.unsettled_successes = runner.unsettled_successes.saturating_sub(count);
         self.queue_if_ready(id);
+    }
+
+    pub(super) fn observe_dead(&mut self, dead: &Dead) {
+        let id = dead.subscription;
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        if let Some(due) = dead.due {
+            runner.drop_due(due, dead.seq);
+        }
+        if let DeadThen::WriteDue(due, write) = dead.then {
+            runner.note_due(due, dead.seq, Owed::DeadLetter(dead.pending(write)));
+            self.wakes.insert((due, id));
+        }
     }
 }

@@ -81,7 +81,7 @@ impl Engine {
         while let Some((at, id)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
             self.wakes.remove(&(at, id));
             self.queue_if_ready(id);
-            self.write_dead_letters(id);
+            self.queue_letters(id);
             self.plan_wake(id)?;
         }
         Ok(())
@@ -96,6 +96,7 @@ impl Engine {
         };
         // What is due already waits for its turn, not for the clock.
         let due = runner.next_due().filter(|due| *due > now);
+        let letter = runner.letters.next_due().filter(|due| *due > now);
         let refill = runner.horizon().map(|(at, _)| {
             Timestamp::from_millis(
                 at.as_millis()
@@ -104,22 +105,29 @@ impl Engine {
         });
         // A refill that finds the memory full waits until something was delivered.
         let refill = refill.filter(|at| *at > now);
-        if let Some(at) = due.into_iter().chain(refill).min() {
+        if let Some(at) = due.into_iter().chain(letter).chain(refill).min() {
             self.wakes.insert((at, id));
         }
         Ok(())
     }
 
     fn refill(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        while self.refill_once(id)? {}
+        Ok(())
+    }
+
+    /// Fetches the next rows if it is time. Returns whether it may be time again at once: dead letters are among the rows,
+    /// and must not keep what is behind them away.
+    fn refill_once(&mut self, id: SubscriptionId) -> Result<bool, StoreError> {
         let now = self.now();
         let Some(runner) = self.runners.get_mut(&id) else {
-            return Ok(());
+            return Ok(false);
         };
         let Some(horizon) = runner.horizon() else {
-            return Ok(());
+            return Ok(false);
         };
-        if horizon.0 > now.plus(REFILL_AHEAD) || runner.due_len() >= DUE_ROWS_MAX {
-            return Ok(());
+        if horizon.0 > now.plus(REFILL_AHEAD) || runner.is_full() {
+            return Ok(false);
         }
         let through = now.plus(WINDOW);
         let rows = self.view.due(id, horizon, through, DUE_ROWS_MAX)?;
@@ -139,8 +147,8 @@ impl Engine {
             .collect();
         runner.refill(open, new_horizon);
         self.queue_if_ready(id);
-        self.write_dead_letters(id);
-        Ok(())
+        self.queue_letters(id);
+        Ok(true)
     }
 
     /// Does what is to be done by now.
@@ -291,6 +299,8 @@ impl Engine {
             }
         }
         let is_idle = self.runners.values().all(|runner| runner.in_flight() == 0);
+        // What is written twice is no harm; what is written once is better.
+        let is_idle = is_idle && (is_over || self.letter_writes.under_way() == 0);
         if is_idle {
             self.upkeep.is_clean_stop_queued = true;
             self.journal_places()?;
@@ -314,7 +324,7 @@ impl Engine {
                     result?;
                     self.view.finish_checkpoint();
                 }
-                Some(Internal::ReadBehind { .. } | Internal::DeadLetters { .. }) => {}
+                Some(Internal::ReadBehind { .. } | Internal::LettersWritten(_)) => {}
                 None => return Err(StoreError::Closed),
             }
         }

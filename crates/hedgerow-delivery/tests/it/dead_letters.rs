@@ -1,223 +1,226 @@
-//! Dead letters on their way to a directory (ED-242 to ED-254).
+//! When dead letters are written, with what, and what keeps them from being lost (ED-242 to ED-252, ED-254).
 
 use std::time::Duration;
 
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_io::dead_letter::Blob;
 use hedgerow_store::record::DropReason;
 use hedgerow_store::view::Disposition;
 use serde_json::{Value, json};
 
-use crate::world::{Meet, START_MS, World, settings};
-
-const HOUR: u64 = 3600;
+use crate::letter_box::Mood;
+use crate::world::{Meet, World};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A world in which nothing is accepted, and a subscription with these members beside its dead-letter destination.
-async fn refusing(members: Value, settings: hedgerow_delivery::settings::EngineSettings) -> World {
-    let world = World::with_settings(settings, |_, _| Meet::status(500));
-    world.topic("orders").await;
-    let mut declared = json!({
-        "deadLetterDestination": {"endpointType": "LocalDirectory", "properties": {"directory": "lost"}},
-    });
-    let members = members.as_object().unwrap().clone();
-    declared.as_object_mut().unwrap().extend(members);
+const MINUTE: Duration = seconds(60);
+const HOUR: Duration = seconds(3_600);
+
+/// A declaration with a destination, one attempt, and these settings.
+fn lettered(settings: &Value) -> Value {
+    json!({
+        "deadLetterDestination": {
+            "endpointType": "LocalDirectory", "properties": {"path": "late"},
+        },
+        "deadLetter": settings,
+        "retryPolicy": {"maxDeliveryAttempts": 1},
+    })
+}
+
+/// A world in which nothing is accepted, with a topic and a subscription.
+async fn world(declared: Value) -> (World, hedgerow_core::position::TopicId) {
+    let world = World::new(|_, _| Meet::status(404));
+    let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", declared)
         .await
         .unwrap();
-    let info = world.info("orders", "the-sub").await;
-    let destination = info.subscription.spec.dead_letter.unwrap();
-    world.handle.probe_dead_letters(&destination).await.unwrap();
-    world
+    (world, topic)
 }
 
-async fn publish(world: &World, ids: &[&str]) -> Duration {
-    let topic = world.handle.topics()["orders"].id;
+fn records(blob: &Blob) -> Vec<Value> {
+    let Value::Array(records) = serde_json::from_slice(&blob.bytes).unwrap() else {
+        panic!("a blob is an array")
+    };
+    assert_eq!(records.len(), blob.count);
+    records
+}
+
+/// Ids of the events in each blob.
+fn ids(world: &World) -> Vec<Vec<String>> {
+    let blobs = world.letters.blobs();
+    let ids = |record: Value| record["id"].as_str().unwrap().to_owned();
+    blobs
+        .iter()
+        .map(|(_, blob)| records(blob).into_iter().map(ids).collect())
+        .collect()
+}
+
+/// ED-245, ED-254: 300 s after the decision to the millisecond, and the whole record.
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_is_written_after_the_delay() {
+    let (world, topic) = world(lettered(&json!({}))).await;
     let published = world.begun.elapsed();
-    world.publish(topic, ids).await;
-    published
-}
-
-fn records(blob: &str) -> Vec<Value> {
-    serde_json::from_str(blob).unwrap()
-}
-
-/// ED-244, ED-245, ED-249, ED-250, ED-254: 300 s after the last attempt, to the millisecond, in a JSON array.
-#[tokio::test(start_paused = true)]
-async fn an_event_appears_five_minutes_after_its_last_attempt() {
-    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 2}});
-    let world = refusing(policy, settings()).await;
-    let published = publish(&world, &["e1"]).await;
-    world.sleep_until(published + seconds(200)).await;
-    // The answer to the second attempt is the decision.
-    assert_eq!(world.seen().len(), 2);
-    let due = world.seen()[1].at + seconds(300);
-    world.sleep_until(due - Duration::from_millis(1)).await;
-    assert!(world.dead_letters().blobs().is_empty());
-    let pending = world.handle.pending_dead_letters(
-        "orders".to_owned(),
-        "the-sub".to_owned(),
-        (Timestamp::ZERO, 0),
-        10,
-    );
-    let pending = pending.await.unwrap();
-    assert_eq!(
-        (pending.len(), pending[0].event_id.as_str()),
-        (1, "e1"),
-        "ED-248"
-    );
-    let since_start = pending[0].due.as_millis() - START_MS;
-    assert_eq!(since_start, due.as_millis() as u64);
-    world.assert_balanced("orders", "the-sub").await;
-    world.sleep_until(due + Duration::from_millis(1)).await;
-    world.settle().await;
-    let blobs = world.dead_letters().blobs();
-    assert_eq!(blobs.len(), 1);
-    let (path, blob) = &blobs[0];
-    assert!(path.starts_with("lost/THE-SUB/2030/1/2/3/"), "{path}");
-    let record = &records(blob)[0];
-    assert_eq!(record["id"], "e1");
-    assert_eq!(record["deadLetterReason"], "MaxDeliveryAttemptsExceeded");
-    assert_eq!(record["deliveryAttempts"], 2);
-    assert_eq!(record["lastDeliveryOutcome"], "GenericError");
-    assert_eq!(record["lastHttpStatusCode"], 500);
-    assert_eq!(record["publishTime"], "2030-01-02T03:04:05.0000000Z");
-    let info = world.info("orders", "the-sub").await;
-    assert_eq!(
-        (
-            info.counters.dead_lettered,
-            info.counters.dropped,
-            info.pending
-        ),
-        (1, 0, 0)
-    );
-    let terminal = world.terminal_records().await;
-    assert_eq!(terminal[0].disposition, Disposition::DeadLettered);
-    world.assert_balanced("orders", "the-sub").await;
-}
-
-/// ED-246: events decided 10 s apart appear 10 s apart; those that are due together share a blob.
-#[tokio::test(start_paused = true)]
-async fn events_that_are_due_together_are_written_together() {
-    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
-    let world = refusing(policy, settings()).await;
-    let published = publish(&world, &["a", "b", "c"]).await;
-    world.sleep_until(published + seconds(10)).await;
-    publish(&world, &["d"]).await;
-    world.sleep_until(published + seconds(301)).await;
-    world.settle().await;
-    let blobs = world.dead_letters().blobs();
-    assert_eq!(blobs.len(), 1);
-    assert_eq!(records(&blobs[0].1).len(), 3);
-    world.sleep_until(published + seconds(311)).await;
-    world.settle().await;
-    assert_eq!(world.dead_letters().blobs().len(), 2);
-}
-
-/// ED-244: without a destination an event is dropped at once.
-#[tokio::test(start_paused = true)]
-async fn without_a_destination_an_event_is_dropped() {
-    let world = World::new(|_, _| Meet::status(400));
-    let topic = world.topic("orders").await;
-    world
-        .subscribe("orders", "the-sub", json!({}))
-        .await
-        .unwrap();
     world.publish(topic, &["e1"]).await;
     world.settle().await;
-    let terminal = world.terminal_records().await;
-    let reason = DropReason::NoDeadLetterDestination;
-    assert_eq!(terminal[0].disposition, Disposition::Dropped(reason));
-}
-
-/// ED-247: the store is away; tried at 0, 10 s, 1 min, 5 min, then every 5 min, and given up when the first failed try is
-/// four hours old.
-#[tokio::test(start_paused = true)]
-async fn an_event_is_dropped_when_its_store_was_away_for_four_hours() {
-    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
-    let world = refusing(policy, settings()).await;
-    world.dead_letters().set_away(true);
-    let published = publish(&world, &["e1"]).await;
-    let first = published + seconds(300);
-    world.sleep_until(first + seconds(4 * HOUR - 1)).await;
-    assert_eq!(world.info("orders", "the-sub").await.pending, 1);
-    let pending = world.handle.pending_dead_letters(
-        "orders".to_owned(),
-        "the-sub".to_owned(),
-        (Timestamp::ZERO, 0),
-        10,
-    );
-    // At 0, 10, 60, 300 and then 46 more: the one at 14,400 s is still to come.
-    assert_eq!(pending.await.unwrap()[0].pending.write.failed, 50);
-    world.sleep_until(first + seconds(4 * HOUR + 1)).await;
-    world.settle().await;
-    let terminal = world.terminal_records().await;
-    let reason = DropReason::DeadLetterStoreUnavailable;
-    assert_eq!(terminal[0].disposition, Disposition::Dropped(reason));
-    world.assert_balanced("orders", "the-sub").await;
-}
-
-/// The proof of `dead_letter.max_unavailable = 0`: an event fails for 24 h, then waits 5 h for its store, and arrives there
-/// byte for byte; a crash in between changes nothing.
-#[tokio::test(start_paused = true)]
-async fn an_event_that_failed_for_a_day_and_waited_five_hours_for_its_store_arrives_there() {
-    let mut held = settings();
-    held.dead_letter.max_unavailable = Duration::ZERO;
-    let mut world = refusing(json!({}), held).await;
-    world.dead_letters().set_away(true);
-    let published = publish(&world, &["e1"]).await;
-    world.sleep_until(published + seconds(26 * HOUR)).await;
+    let decided = world.seen()[0].at;
+    assert_eq!(decided, published);
     let info = world.info("orders", "the-sub").await;
     assert_eq!((info.pending, info.counters.dropped), (1, 0));
-    let attempts = world.seen().len();
-    world.crash().await;
-    world.sleep_until(published + seconds(30 * HOUR)).await;
-    assert_eq!(world.info("orders", "the-sub").await.pending, 1, "held");
-    world.dead_letters().set_away(false);
+    assert_eq!(world.terminal_records().await, []);
+    let pending = world.dead_letters().await;
+    assert_eq!(pending.len(), 1, "ED-248: listed from the decision on");
+    assert_eq!(pending[0].event_id, "e1");
+    assert_eq!(
+        pending[0].letter.decided.since(world.seen()[0].time),
+        Duration::ZERO
+    );
+    world.assert_balanced("orders", "the-sub").await;
+
     world
-        .sleep_until(published + seconds(30 * HOUR + 301))
+        .sleep_until(decided + seconds(300) - Duration::from_millis(1))
         .await;
-    world.settle().await;
-    let blobs = world.dead_letters().blobs();
-    assert_eq!(blobs.len(), 1);
-    let delivered = world.seen()[0].body.clone();
-    let data_at = delivered.find("\"data\":").unwrap();
+    assert!(world.letters.blobs().is_empty());
+    world
+        .sleep_until(decided + seconds(300) + Duration::from_millis(2))
+        .await;
+    let blobs = world.letters.blobs();
+    let (at, blob) = &blobs[0];
+    assert_eq!((*at - decided, blobs.len()), (seconds(300), 1));
+    assert_eq!(blob.container.as_str(), "late");
     assert!(
-        blobs[0].1.ends_with(&delivered[data_at..]),
-        "`data` byte for byte"
+        blob.name.starts_with("THE-SUB/2030/1/2/3/") && blob.name.split('.').nth(1) == Some("json")
     );
-    let before_data = delivered[1..data_at].trim_end_matches(',');
+    assert_eq!(
+        (blob.subscription.as_str(), blob.topic.as_str()),
+        ("the-sub", "orders")
+    );
+    let time = world.seen()[0].time.to_string();
+    let expected = json!({
+        "id": "e1", "eventTime": "2030-01-02T03:04:05.1234567Z", "eventType": "Orders.Created",
+        "dataVersion": "1.0", "metadataVersion": "1",
+        "topic": "/subscriptions/hedgerow/resourceGroups/hedgerow/providers/Microsoft.EventGrid/topics/orders",
+        "subject": "/orders/1", "data": {"amount": 1.10},
+        "deadLetterReason": "MaxDeliveryAttemptsExceeded", "deliveryAttempts": 1,
+        "lastDeliveryOutcome": "NotFound", "lastHttpStatusCode": 404,
+        "publishTime": time, "lastDeliveryAttemptTime": time,
+    });
+    assert_eq!(records(blob)[0], expected);
+    let text = String::from_utf8(blob.bytes.clone()).unwrap();
     assert!(
-        blobs[0].1[1..].starts_with(before_data),
-        "the delivered event: {}",
-        blobs[0].1
+        text.contains(r#""data":{"amount": 1.10}"#),
+        "byte for byte: {text}"
     );
-    let record = &records(&blobs[0].1)[0];
-    assert_eq!(record["deadLetterReason"], "TimeToLiveExceeded");
-    assert_eq!(record["deliveryAttempts"], attempts);
-    assert_eq!(world.seen().len(), attempts, "nothing was attempted since");
+    assert!(!text.contains("secret"), "ED-260");
+
+    let info = world.info("orders", "the-sub").await;
+    let counters = info.counters;
+    assert_eq!(
+        (info.pending, counters.dead_lettered, counters.dropped),
+        (0, 1, 0)
+    );
+    assert_eq!(
+        world.terminal_records().await[0].disposition,
+        Disposition::DeadLettered
+    );
+    assert!(world.dead_letters().await.is_empty());
     world.assert_balanced("orders", "the-sub").await;
 }
 
-/// A crash between the write and its record: written again under another name, and nothing lost (ED-252).
+/// ED-246: what is due at one moment goes into one blob; what was decided 10 s later comes 10 s later.
 #[tokio::test(start_paused = true)]
-async fn a_crash_after_the_write_writes_again() {
-    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
-    let mut world = refusing(policy, settings()).await;
-    let published = publish(&world, &["e1"]).await;
-    world.sleep_until(published + seconds(299)).await;
-    world.hold();
-    world.sleep_until(published + seconds(301)).await;
-    world.settle().await;
-    assert_eq!(world.dead_letters().blobs().len(), 1);
-    world.crash().await;
-    world.settle().await;
-    let blobs = world.dead_letters().blobs();
-    assert_eq!(blobs.len(), 2);
-    assert_eq!(blobs[0].1, blobs[1].1);
+async fn what_is_due_together_is_written_together() {
+    let (world, topic) = world(lettered(&json!({}))).await;
+    world.publish(topic, &["a", "b", "c"]).await;
+    tokio::time::sleep(seconds(10)).await;
+    world.publish(topic, &["d"]).await;
+    tokio::time::sleep(seconds(400)).await;
+    assert_eq!(ids(&world), [vec!["a", "b", "c"], vec!["d"]]);
+    let blobs = world.letters.blobs();
+    assert_eq!(blobs[1].0 - blobs[0].0, seconds(10));
+    assert_ne!(blobs[0].1.name, blobs[1].1.name);
+}
+
+/// ED-246: up to 1,000 events a blob.
+#[tokio::test(start_paused = true)]
+async fn a_blob_has_a_thousand_events_at_most() {
+    let (world, topic) = world(lettered(&json!({"delay": 0}))).await;
+    world.letters.set(Mood::Fails);
+    let names: Vec<_> = (0..2_300).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    world.publish(topic, &names).await;
+    tokio::time::sleep(seconds(9)).await;
+    world.letters.set(Mood::Works);
+    tokio::time::sleep(seconds(5)).await;
+    let mut written: Vec<_> = ids(&world).into_iter().flatten().collect();
+    let counts: Vec<_> = world
+        .letters
+        .blobs()
+        .iter()
+        .map(|(_, blob)| blob.count)
+        .collect();
+    assert!(counts.iter().all(|count| *count <= 1_000), "{counts:?}");
+    written.sort_unstable();
+    written.dedup();
+    assert_eq!(written.len(), 2_300, "{counts:?}");
+}
+
+/// ED-244: the time to live, seen at the due moment, and a final failure.
+#[tokio::test(start_paused = true)]
+async fn every_end_is_written() {
+    let world = World::new(|id, _| Meet::status(if id == "final" { 400 } else { 500 }));
+    let topic = world.topic("orders").await;
+    let mut declared = lettered(&json!({"delay": 60}));
+    declared["retryPolicy"] = json!({"eventTimeToLiveInMinutes": 2});
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    let published = world.begun.elapsed();
+    world.publish(topic, &["final", "late"]).await;
+    tokio::time::sleep(10 * MINUTE).await;
+    let blobs = world.letters.blobs();
+    assert_eq!(ids(&world), [["final"], ["late"]]);
+    // Slots 0, 10, 30, 60 and 300 s: expired when it is due at 300 s.
+    let at: Vec<_> = blobs.iter().map(|(at, _)| *at - published).collect();
+    assert_eq!(at, [seconds(60), seconds(360)]);
+    let reasons: Vec<_> = blobs
+        .iter()
+        .map(|(_, blob)| {
+            records(blob)[0]["deadLetterReason"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        reasons,
+        ["UndeliverableDueToHttpBadRequest", "TimeToLiveExceeded"]
+    );
+    assert_eq!(records(&blobs[1].1)[0]["deliveryAttempts"], 4);
+}
+
+/// ED-258: an event that expired before its first attempt has 0 attempts, and no attempt's time.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_never_attempted_is_written_too() {
+    let mut declared = lettered(&json!({"delay": 0}));
+    declared["retryPolicy"] = json!({"eventTimeToLiveInMinutes": 1});
+    let (mut world, topic) = world(declared).await;
+    world.stop().await;
+    world.publish(topic, &["e1"]).await;
+    tokio::time::sleep(HOUR).await;
+    world.start();
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(world.seen().len(), 0);
+    let record = &records(&world.letters.blobs()[0].1)[0];
+    assert_eq!(
+        (&record["id"], &record["deliveryAttempts"]),
+        (&json!("e1"), &json!(0))
+    );
+    assert_eq!(record["deadLetterReason"], "TimeToLiveExceeded");
+    assert_eq!(record.get("lastDeliveryAttemptTime"), None);
     assert_eq!(
         world.info("orders", "the-sub").await.counters.dead_lettered,
         1
@@ -225,21 +228,246 @@ async fn a_crash_after_the_write_writes_again() {
     world.assert_balanced("orders", "the-sub").await;
 }
 
-/// A destination that is taken away meanwhile: the event is dropped when its write is due.
+/// ED-242, ED-244: without a destination it is dropped at once.
 #[tokio::test(start_paused = true)]
-async fn a_destination_that_is_gone_drops_what_waited_for_it() {
-    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
-    let world = refusing(policy, settings()).await;
-    let published = publish(&world, &["e1"]).await;
+async fn without_a_destination_it_is_dropped() {
+    let (world, topic) = world(json!({"retryPolicy": {"maxDeliveryAttempts": 1}})).await;
+    world.publish(topic, &["e1"]).await;
     world.settle().await;
+    let records = world.terminal_records().await;
+    assert_eq!(
+        records[0].disposition,
+        Disposition::Dropped(DropReason::NoDeadLetterDestination)
+    );
+    tokio::time::sleep(HOUR).await;
+    assert!(world.letters.tries().is_empty());
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-247: the schedule of tries, and the end at 14,400 s.
+#[tokio::test(start_paused = true)]
+async fn an_unavailable_store_is_tried_until_the_event_is_dropped() {
+    let (world, topic) = world(lettered(&json!({}))).await;
+    world.letters.set(Mood::Fails);
+    world.publish(topic, &["e1"]).await;
+    tokio::time::sleep(5 * HOUR).await;
+    let tries = world.letters.tries();
+    let times: Vec<_> = tries.iter().map(|at| (*at - tries[0]).as_secs()).collect();
+    assert_eq!(times[..5], [0, 10, 60, 300, 600]);
+    assert_eq!((times.last(), times.len()), (Some(&14_400), 51));
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(
+        (
+            info.counters.dropped,
+            info.counters.dead_lettered,
+            info.pending
+        ),
+        (1, 0, 0)
+    );
+    assert_eq!(
+        info.dead_letter_problem.as_deref(),
+        Some("scripted"),
+        "ED-319"
+    );
+    let record = &world.terminal_records().await[0];
+    assert_eq!(
+        record.disposition,
+        Disposition::Dropped(DropReason::DeadLetterStoreUnavailable)
+    );
+    assert_eq!(record.event_id, "e1");
+    assert_eq!(record.reason, DeadLetterReason::MaxDeliveryAttemptsExceeded);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-247: a missing container is waited for, unless the setting says otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_missing_container_is_waited_for_or_ends_it() {
+    for (drops, then) in [
+        (false, None),
+        (
+            true,
+            Some(Disposition::Dropped(
+                DropReason::DeadLetterContainerNotFound,
+            )),
+        ),
+    ] {
+        let settings = json!({"delay": 1, "dropIfNotFound": drops});
+        let (world, topic) = world(lettered(&settings)).await;
+        world.letters.set(Mood::NotFound);
+        world.publish(topic, &["e1"]).await;
+        tokio::time::sleep(seconds(5)).await;
+        let ended = world
+            .terminal_records()
+            .await
+            .first()
+            .map(|record| record.disposition);
+        assert_eq!(ended, then);
+        world.letters.set(Mood::Works);
+        tokio::time::sleep(seconds(10)).await;
+        assert_eq!(world.letters.blobs().len(), usize::from(!drops));
+    }
+}
+
+/// With `deadLetter.maxUnavailable` 0 an event is held for as long as its store is away, and arrives byte for byte.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_fails_for_a_day_and_waits_five_hours_for_its_store_arrives_byte_for_byte() {
+    let mut declared = lettered(&json!({"maxUnavailable": 0}));
+    declared["retryPolicy"] = json!({});
+    let world = World::new(|_, _| Meet::status(500));
+    let topic = world.topic("orders").await;
     world
-        .subscribe("orders", "the-sub", json!({}))
+        .subscribe("orders", "the-sub", declared)
         .await
         .unwrap();
-    world.sleep_until(published + seconds(301)).await;
+    world.letters.set(Mood::Fails);
+    let published = world.begun.elapsed();
+    world.publish(topic, &["e1"]).await;
+    world
+        .sleep_until(published + 24 * HOUR + seconds(299))
+        .await;
+    assert_eq!(world.seen().len(), 11, "attempts in a day");
+    assert!(world.letters.tries().is_empty());
+    world
+        .sleep_until(published + 29 * HOUR + seconds(301))
+        .await;
+    assert!(world.letters.tries().len() > 50 && world.letters.blobs().is_empty());
+    assert_eq!(world.info("orders", "the-sub").await.pending, 1);
+    world.letters.set(Mood::Works);
+    tokio::time::sleep(5 * MINUTE).await;
+    let blobs = world.letters.blobs();
+    assert_eq!(blobs.len(), 1);
+    let delivered = world.seen().pop().unwrap().body;
+    let members = delivered
+        .strip_prefix("[{")
+        .and_then(|body| body.strip_suffix("}]"))
+        .unwrap();
+    let (before, data) = members.split_once(r#","data":"#).unwrap();
+    let written = String::from_utf8(blobs[0].1.bytes.clone()).unwrap();
+    assert!(written.starts_with(&format!("[{{{before},")), "{written}");
+    assert!(
+        written.ends_with(&format!(r#","data":{data}}}]"#)),
+        "{written}"
+    );
+    let record = &records(&blobs[0].1)[0];
+    assert_eq!(record["deadLetterReason"], "TimeToLiveExceeded");
+    assert_eq!(record["deliveryAttempts"], 11);
+    assert_eq!(
+        world.info("orders", "the-sub").await.counters.dead_lettered,
+        1
+    );
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// A crash before the write is due, between two tries, while a write is under way, and after one whose answer did not come.
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_step_loses_nothing() {
+    for mood in [Mood::Works, Mood::Fails, Mood::Silent, Mood::Mute] {
+        let (mut world, topic) = world(lettered(&json!({}))).await;
+        world.letters.set(mood);
+        world.publish(topic, &["e1"]).await;
+        let decided = world.begun.elapsed();
+        world.sleep_until(decided + seconds(100)).await;
+        world.crash().await;
+        world.sleep_until(decided + seconds(302)).await;
+        world.crash().await;
+        world.letters.set(Mood::Works);
+        world.sleep_until(decided + seconds(400)).await;
+        let expected = if mood == Mood::Mute { 2 } else { 1 };
+        assert_eq!(ids(&world), vec![vec!["e1"]; expected], "{mood:?}");
+        let mut names: Vec<_> = world
+            .letters
+            .blobs()
+            .iter()
+            .map(|(_, b)| b.name.clone())
+            .collect();
+        names.dedup();
+        assert_eq!(names.len(), expected, "ED-252: a new name");
+        assert_eq!(
+            world.info("orders", "the-sub").await.counters.dead_lettered,
+            1
+        );
+        world.assert_balanced("orders", "the-sub").await;
+    }
+}
+
+/// What became due while the server was away is written at the start.
+#[tokio::test(start_paused = true)]
+async fn an_overdue_dead_letter_is_written_at_the_start() {
+    let (mut world, topic) = world(lettered(&json!({}))).await;
+    world.publish(topic, &["e1"]).await;
     world.settle().await;
-    assert!(world.dead_letters().blobs().is_empty());
-    let terminal = world.terminal_records().await;
-    let reason = DropReason::NoDeadLetterDestination;
-    assert_eq!(terminal[0].disposition, Disposition::Dropped(reason));
+    world.stop().await;
+    tokio::time::sleep(HOUR).await;
+    assert!(world.letters.blobs().is_empty());
+    world.start();
+    world.settle().await;
+    assert_eq!(ids(&world), [["e1"]]);
+}
+
+/// What is pending goes to the destination that is declared when it is written; without one it is dropped then.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_destination_holds_for_what_is_pending() {
+    let (world, topic) = world(lettered(&json!({}))).await;
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    let mut moved = lettered(&json!({}));
+    moved["deadLetterDestination"]["properties"]["path"] = json!("elsewhere");
+    world.subscribe("orders", "the-sub", moved).await.unwrap();
+    tokio::time::sleep(seconds(301)).await;
+    assert_eq!(world.letters.blobs()[0].1.container.as_str(), "elsewhere");
+
+    world.publish(topic, &["e2"]).await;
+    world.settle().await;
+    let mut removed = lettered(&json!({}));
+    removed["deadLetterDestination"] = Value::Null;
+    world.subscribe("orders", "the-sub", removed).await.unwrap();
+    tokio::time::sleep(seconds(200)).await;
+    assert_eq!(world.terminal_records().await.len(), 1);
+    tokio::time::sleep(seconds(101)).await;
+    let records = world.terminal_records().await;
+    assert_eq!(
+        records[1].disposition,
+        Disposition::Dropped(DropReason::NoDeadLetterDestination)
+    );
+    assert_eq!(world.letters.tries().len(), 1);
+    let counters = world.info("orders", "the-sub").await.counters;
+    assert_eq!(counters.dropped, 1);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// A store that hangs keeps neither deliveries nor the stop from going on.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_disturbs_nobody() {
+    let world = World::new(|id, _| Meet::status(if id == "bad" { 400 } else { 200 }));
+    let mut world = world;
+    let topic = world.topic("orders").await;
+    let declared = lettered(&json!({"delay": 0}));
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    world.letters.set(Mood::Silent);
+    world.publish(topic, &["bad"]).await;
+    world.settle().await;
+    world.publish(topic, &["good"]).await;
+    world.settle().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.counters.delivered, info.pending), (1, 1));
+    world.stop().await;
+    world.letters.set(Mood::Works);
+    world.start();
+    world.settle().await;
+    assert_eq!(ids(&world), [["bad"]]);
+}
+
+/// A deleted subscription takes its dead letters with it.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_subscription_leaves_nothing_to_write() {
+    let (world, topic) = world(lettered(&json!({}))).await;
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    world.unsubscribe("orders", "the-sub").await;
+    tokio::time::sleep(HOUR).await;
+    assert!(world.letters.tries().is_empty());
+    assert!(world.dead_letters().await.is_empty());
 }

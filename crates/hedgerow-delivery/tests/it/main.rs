@@ -10,6 +10,7 @@ mod declarations;
 mod fencing;
 mod history;
 mod late;
+mod letter_box;
 mod reader;
 mod timelines;
 mod world;

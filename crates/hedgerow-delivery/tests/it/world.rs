@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use hedgerow_core::retry::Jitter;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
-use hedgerow_delivery::command::{Command, CommandError, SubscriptionInfo, TerminalQuery};
-use hedgerow_delivery::dead_letters::OpenDeadLetters;
+use hedgerow_delivery::command::{
+    Command, CommandError, DeadLetterInfo, DeadLetterQuery, SubscriptionInfo, TerminalQuery,
+};
 use hedgerow_delivery::engine::{Engine, Parts};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::clock::{Clock, TokioClock};
 use hedgerow_io::http::scripted::{ScriptedNetwork, serve};
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectError};
 use hedgerow_store::disk::Disk;
-use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
@@ -33,6 +33,8 @@ use hedgerow_store::{Store, StoreError};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::letter_box::LetterBox;
 
 /// 2030-01-02T03:04:05Z: P of every timeline.
 pub const START_MS: u64 = 1_893_553_445_000;
@@ -105,6 +107,8 @@ pub struct World {
     pub handle: EngineHandle,
     pub begun: tokio::time::Instant,
     pub settings: EngineSettings,
+    /// Where dead letters go.
+    pub letters: Arc<LetterBox>,
     store: Arc<MemoryStore>,
     ground: Ground,
     receiver: Receiver,
@@ -120,63 +124,7 @@ struct Ground {
     folder: tempfile::TempDir,
     clock: Arc<dyn Clock>,
     history: Option<HistoryHandle>,
-    dead_letters: DeadLetters,
-}
-
-/// The dead-letter store, which can be away.
-#[derive(Clone)]
-pub struct DeadLetters {
-    disk: FaultyDisk,
-    is_away: Arc<AtomicBool>,
-}
-
-impl DeadLetters {
-    fn new() -> Self {
-        Self {
-            disk: FaultyDisk::new(1),
-            is_away: Arc::default(),
-        }
-    }
-
-    pub fn set_away(&self, is_away: bool) {
-        self.is_away.store(is_away, Ordering::SeqCst);
-    }
-
-    fn opener(&self) -> OpenDeadLetters {
-        let this = self.clone();
-        Arc::new(move || {
-            if this.is_away.load(Ordering::SeqCst) {
-                return Err(std::io::Error::other("the store is away"));
-            }
-            Ok(this.disk.mount())
-        })
-    }
-
-    /// The blobs there are: path and content, in the order of their paths.
-    pub fn blobs(&self) -> Vec<(String, String)> {
-        let disk = self.disk.mount();
-        let mut blobs = Vec::new();
-        let mut directories = vec![String::new()];
-        while let Some(directory) = directories.pop() {
-            for name in disk.list(&directory).unwrap() {
-                let path = if directory.is_empty() {
-                    name
-                } else {
-                    format!("{directory}/{name}")
-                };
-                match disk.open(&path, false) {
-                    Ok(file) => {
-                        let mut bytes = vec![0; file.len().unwrap() as usize];
-                        file.read_at(0, &mut bytes).unwrap();
-                        blobs.push((path, String::from_utf8(bytes).unwrap()));
-                    }
-                    Err(_) => directories.push(path),
-                }
-            }
-        }
-        blobs.sort();
-        blobs
-    }
+    letters: Arc<LetterBox>,
 }
 
 /// A table whose writes fail, or panic, when a test says so.
@@ -280,7 +228,7 @@ impl World {
             folder: tempfile::tempdir().unwrap(),
             clock,
             history,
-            dead_letters: DeadLetters::new(),
+            letters: Arc::new(LetterBox::new(begun)),
         };
         let (stop, stopped) = watch::channel(false);
         let engine = ground.engine(&settings, &receiver, 1, false);
@@ -290,6 +238,7 @@ impl World {
             handle,
             begun,
             settings,
+            letters: Arc::clone(&ground.letters),
             store,
             ground,
             receiver,
@@ -302,11 +251,6 @@ impl World {
     /// The highest time that is durable.
     pub fn clock_high_water(&self) -> Timestamp {
         self.store.clock_high_water()
-    }
-
-    /// The dead-letter store.
-    pub fn dead_letters(&self) -> &DeadLetters {
-        &self.ground.dead_letters
     }
 
     /// Ends the engine as a crash does, and starts another one over what is durable.
@@ -459,6 +403,15 @@ impl World {
             .collect()
     }
 
+    /// The dead letters that wait to be written.
+    pub async fn dead_letters(&self) -> Vec<DeadLetterInfo> {
+        let query = DeadLetterQuery {
+            limit: 2000,
+            ..DeadLetterQuery::default()
+        };
+        self.handle.dead_letters(query).await.unwrap().letters
+    }
+
     /// Publishes events with these ids and waits until they are durable. Gives their publish time.
     pub async fn publish(&self, topic: TopicId, ids: &[&str]) -> Timestamp {
         let appending = self.store.append(topic, packed(ids)).unwrap();
@@ -503,7 +456,7 @@ impl World {
             counters.matched,
             counters.delivered + counters.dead_lettered + counters.dropped + info.pending
                 - info.waiting,
-            "matched = delivered + deadLettered + dropped + pending: {info:?}"
+            "matched = delivered + dead-lettered + dropped + pending: {info:?}"
         );
     }
 }
@@ -552,8 +505,8 @@ impl Ground {
             store: Arc::clone(&self.store) as _,
             view,
             disk,
-            dead_letters: self.dead_letters.opener(),
             history: self.history.clone(),
+            dead_letters: Arc::clone(&self.letters) as _,
             clock: Arc::clone(&self.clock),
             client: Arc::new(Client::new(network, ClientOptions::default())),
             guard: Arc::new(AddressGuard::new([])),

@@ -44,65 +44,6 @@ pub fn encode(event: &Event<'_>, topic_path: &str) -> Vec<u8> {
     body
 }
 
-/// What a dead-letter record says beside the event (ED-254).
-#[derive(Debug, Clone, Copy)]
-pub struct DeadLetter<'a> {
-    /// `deadLetterReason`.
-    pub reason: &'a str,
-    /// `deliveryAttempts`: those that were started (ED-258).
-    pub attempts: u16,
-    /// `lastDeliveryOutcome`; `None` if nothing was tried.
-    pub last_outcome: Option<&'a str>,
-    /// `publishTime`.
-    pub published: &'a str,
-    /// `lastDeliveryAttemptTime`; `None` if no attempt was made (ED-257).
-    pub last_attempt: Option<&'a str>,
-    /// `lastHttpStatusCode`, if the last attempt got one.
-    pub last_status: Option<u16>,
-}
-
-/// Appends the dead-letter record of an event to `body`: the delivered event and, between `subject` and `data`, what became
-/// of it (ED-254).
-///
-/// # Panics
-///
-/// As [`encode`].
-pub fn push_dead_letter(
-    body: &mut Vec<u8>,
-    event: &Event<'_>,
-    topic_path: &str,
-    dead: &DeadLetter<'_>,
-) {
-    body.push(b'{');
-    for (name, text) in members(event, topic_path) {
-        body.extend_from_slice(name.as_bytes());
-        push_quoted(body, text);
-    }
-    let mut text = |name: &str, value: Option<&str>| {
-        if let Some(value) = value {
-            body.extend_from_slice(name.as_bytes());
-            push_quoted(body, value);
-        }
-    };
-    text(",\"deadLetterReason\":", Some(dead.reason));
-    text(",\"lastDeliveryOutcome\":", dead.last_outcome);
-    text(",\"publishTime\":", Some(dead.published));
-    text(",\"lastDeliveryAttemptTime\":", dead.last_attempt);
-    let mut number = |name: &str, value: u16| {
-        body.extend_from_slice(name.as_bytes());
-        body.extend_from_slice(value.to_string().as_bytes());
-    };
-    number(",\"deliveryAttempts\":", dead.attempts);
-    if let Some(status) = dead.last_status {
-        number(",\"lastHttpStatusCode\":", status);
-    }
-    if let Some((name, value)) = data(event) {
-        body.extend_from_slice(name.as_bytes());
-        value.push(body);
-    }
-    body.push(b'}');
-}
-
 /// What the headers of a delivery depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryHeaders<'a> {
@@ -179,7 +120,10 @@ pub fn system_id(store: &[u8; 16], subscription: SubscriptionId, position: Posit
 }
 
 /// Each member with all that stands before its value.
-fn members<'e>(event: &'e Event<'_>, topic_path: &'e str) -> [(&'static str, &'e str); 7] {
+pub(super) fn members<'e>(
+    event: &'e Event<'_>,
+    topic_path: &'e str,
+) -> [(&'static str, &'e str); 7] {
     [
         ("\"id\":", &event.id),
         (",\"eventTime\":", event.time.as_deref().unwrap_or_default()),
@@ -197,7 +141,7 @@ fn members<'e>(event: &'e Event<'_>, topic_path: &'e str) -> [(&'static str, &'e
     ]
 }
 
-enum DataText<'e> {
+pub(super) enum DataText<'e> {
     Json(&'e str),
     Quoted(&'e str),
 }
@@ -210,7 +154,7 @@ impl DataText<'_> {
         }
     }
 
-    fn push(&self, body: &mut Vec<u8>) {
+    pub(super) fn push(&self, body: &mut Vec<u8>) {
         match self {
             Self::Json(text) => body.extend_from_slice(text.as_bytes()),
             Self::Quoted(text) => push_quoted(body, text),
@@ -218,7 +162,7 @@ impl DataText<'_> {
     }
 }
 
-fn data<'e>(event: &'e Event<'_>) -> Option<(&'static str, DataText<'e>)> {
+pub(super) fn data<'e>(event: &'e Event<'_>) -> Option<(&'static str, DataText<'e>)> {
     let text = match &event.data {
         Data::None => return None,
         Data::Json(text) => DataText::Json(text),
@@ -240,7 +184,7 @@ fn quoted_len(text: &str) -> usize {
     2 + text.bytes().map(escaped).sum::<usize>()
 }
 
-fn push_quoted(body: &mut Vec<u8>, text: &str) {
+pub(super) fn push_quoted(body: &mut Vec<u8>, text: &str) {
     serde_json::to_writer(body, text).expect("a text is always JSON, and memory takes it");
 }
 

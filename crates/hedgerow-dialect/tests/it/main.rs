@@ -6,6 +6,7 @@
 #[path = "../../../hedgerow-core/tests/it/cases.rs"]
 mod cases;
 mod convert;
+mod dead_letter_record;
 mod delivery_headers;
 mod encode;
 mod properties;

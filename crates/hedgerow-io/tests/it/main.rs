@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
 mod address;
+mod dead_letter;
 mod guarded;
 mod loopback;
 mod misbehaving;

@@ -1,77 +1,96 @@
-//! Events that wait to be written to the dead-letter store (ED-248): listed from the moment of the decision.
+//! Dead letters that wait to be written (ED-248): listed from the moment of the decision. Those that were written are terminal
+//! records.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
+use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::PendingEvent;
-use serde::Deserialize;
+use hedgerow_delivery::command::{DeadLetterInfo, DeadLetterPlace, DeadLetterQuery};
 use serde_json::{Value, json};
 
-use super::extract::Names;
+use super::extract::Parameters;
+use super::terminal_records::{invalid, number};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
-const LIMIT: usize = 100;
+/// Dead letters of a page, if the request does not say it, and at most.
+const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 1000;
-
-/// How the page is asked for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Page {
-    /// `next` of the page before.
-    after: Option<String>,
-    limit: Option<usize>,
-}
 
 pub async fn list(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
-    page: Result<Query<Page>, axum::extract::rejection::QueryRejection>,
+    Parameters(parameters): Parameters,
 ) -> Result<Json<Value>, ApiError> {
-    let refused =
-        |what: &str| ApiError::invalid(what.to_owned(), "correct the query of the request");
-    let Query(page) = page.map_err(|error| refused(&error.body_text()))?;
-    let limit = page.limit.unwrap_or(LIMIT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(refused("limit: must be a whole number from 1 to 1000"));
-    }
-    let after = match &page.after {
-        None => (Timestamp::ZERO, 0),
-        Some(text) => {
-            parse_after(text).ok_or_else(|| refused("after: must be the next of a page"))?
-        }
-    };
-    let engine = app.engine()?;
-    let events = engine
-        .pending_dead_letters(topic, name, after, limit)
-        .await?;
-    let next = events
-        .last()
-        .filter(|_| events.len() == limit)
-        .map(|last| format!("{}-{}", last.due.as_millis(), last.seq));
-    let value: Vec<Value> = events.iter().map(shown).collect();
+    let page = app.engine()?.dead_letters(query(parameters)?).await?;
+    let value: Vec<Value> = page.letters.iter().map(shown).collect();
+    let next = page.next.map(|place| {
+        format!(
+            "{}-{}-{}",
+            place.subscription.0,
+            place.due.as_millis(),
+            place.seq
+        )
+    });
     Ok(Json(json!({ "value": value, "next": next })))
 }
 
-fn parse_after(text: &str) -> Option<(Timestamp, u64)> {
-    let (due, seq) = text.split_once('-')?;
-    Some((Timestamp::from_millis(due.parse().ok()?), seq.parse().ok()?))
+fn query(parameters: Vec<(String, String)>) -> Result<DeadLetterQuery, ApiError> {
+    let mut query = DeadLetterQuery {
+        limit: LIMIT_DEFAULT,
+        ..DeadLetterQuery::default()
+    };
+    let mut seen: Vec<String> = Vec::new();
+    for (name, value) in parameters {
+        if seen.contains(&name) {
+            return Err(invalid(&name, "stands twice in the query"));
+        }
+        match name.as_str() {
+            "topic" => query.topic = Some(value),
+            "eventSubscription" => query.subscription = Some(value),
+            "after" => {
+                let place = place(&value);
+                query.after =
+                    Some(place.ok_or_else(|| invalid("after", "must be the next of a page"))?);
+            }
+            "limit" => query.limit = number(&name, &value, 1..=LIMIT_MAX)?,
+            _ => {
+                let known = "is no parameter; known are topic, eventSubscription, after and limit";
+                return Err(invalid(&name, known));
+            }
+        }
+        seen.push(name);
+    }
+    if query.subscription.is_some() && query.topic.is_none() {
+        return Err(invalid("eventSubscription", "needs the parameter topic"));
+    }
+    Ok(query)
 }
 
-fn shown(event: &PendingEvent) -> Value {
-    let pending = &event.pending;
-    let progress = pending.progress;
+fn place(text: &str) -> Option<DeadLetterPlace> {
+    let mut parts = text.split('-');
+    let mut part = || parts.next()?.parse::<u64>().ok();
+    let (subscription, due, seq) = (part()?, part()?, part()?);
+    Some(DeadLetterPlace {
+        subscription: SubscriptionId(subscription.try_into().ok()?),
+        due: Timestamp::from_millis(due),
+        seq,
+    })
+}
+
+fn shown(info: &DeadLetterInfo) -> Value {
+    let letter = &info.letter;
+    let progress = letter.progress;
     json!({
-        "eventId": event.event_id,
-        "eventType": event.event_type,
-        "subject": event.subject,
-        "reason": pending.reason.as_str(),
+        "topic": info.topic_name,
+        "eventSubscription": info.subscription_name,
+        "eventId": info.event_id,
+        "reason": letter.reason.as_str(),
         "deliveryAttempts": progress.map_or(0, |progress| progress.attempts),
         "lastDeliveryOutcome": progress.map(|progress| progress.last_outcome.as_str()),
-        "publishTime": pending.published.to_string(),
-        "decidedTime": pending.decided.to_string(),
-        "writeDueTime": event.due.to_string(),
-        "failedWrites": pending.write.failed,
-        "firstFailedWriteTime": pending.write.first_failed.map(|time| time.to_string()),
+        "publishTime": letter.published.to_string(),
+        "decidedTime": letter.decided.to_string(),
+        "writeTime": info.place.due.to_string(),
+        "failedWrites": letter.write.failed,
+        "firstFailedWriteTime": letter.write.first_failed.map(|time| time.to_string()),
     })
 }

@@ -34,10 +34,13 @@ fn shown(record: &HistoryRecord) -> Value {
         HistoryKind::AttemptWithoutOutcome => ("AttemptWithoutOutcome", true),
     };
     let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
-    let (due, reason) = match record.next {
-        HistoryNext::Delivered => (None, None),
-        HistoryNext::Due(due) => (Some(due.to_string()), None),
-        HistoryNext::Dead(reason) => (None, Some(reason.as_str())),
+    let (due, reason, written) = match record.next {
+        HistoryNext::Delivered => (None, None, None),
+        HistoryNext::Due(due) => (Some(due.to_string()), None, None),
+        HistoryNext::Dead(reason) => (None, Some(reason.as_str()), None),
+        HistoryNext::DeadLetter(reason, due) => {
+            (None, Some(reason.as_str()), Some(due.to_string()))
+        }
     };
     let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);
     let has_latency = is_attempt && record.kind != HistoryKind::AttemptWithoutOutcome;
@@ -59,6 +62,7 @@ fn shown(record: &HistoryRecord) -> Value {
         "responseBytes": excerpt.map(|excerpt| excerpt.body_bytes),
         "nextAttemptTime": due,
         "reason": reason,
+        "deadLetterTime": written,
         "final": !matches!(record.next, HistoryNext::Due(_)),
     })
 }

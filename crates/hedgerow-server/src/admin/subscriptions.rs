@@ -3,15 +3,15 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{SubscriptionSpec, Warning};
-use hedgerow_delivery::command::{Command, SubscriptionInfo};
+use hedgerow_core::spec::{SpecError, SubscriptionSpec, Warning};
+use hedgerow_delivery::command::{Command, EngineHandle, SubscriptionInfo};
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::extract::Names;
 use super::json_body;
 use crate::error::ApiError;
-use crate::state::SharedApp;
+use crate::state::{App, SharedApp};
 
 pub async fn put(
     State(app): State<SharedApp>,
@@ -21,38 +21,34 @@ pub async fn put(
     let name: SubscriptionName = name.parse()?;
     let mut body = json_body(&app, request).await?;
     if let Some(members) = body.as_object_mut() {
-        let timeout = members
-            .entry("responseTimeoutSeconds")
-            .or_insert(Value::Null);
-        if timeout.is_null() {
-            *timeout = json!(app.response_timeout.as_secs());
-        }
+        add_defaults(members, &app);
     }
     let checked = SubscriptionSpec::check(&body)?;
     let spec = Box::new(checked.spec);
     let engine = app.engine()?;
-    let mut warnings = checked.warnings;
-    if let Some(destination) = &spec.dead_letter
-        && let Err(error) = engine.probe_dead_letters(destination).await
-    {
-        let message = format!("{error}: {}", cause(&error));
-        if app.require_reachable {
-            return Err(ApiError::invalid(
-                format!("deadLetterDestination: {message}"),
-                "make it writable for the server, or switch dead_letter.require_reachable off",
-            ));
-        }
-        tracing::warn!(%name, message, "a dead-letter destination cannot be written to");
-        let field = "deadLetterDestination".to_owned();
-        warnings.push(Warning { field, message });
-    }
+    let problem = dead_letter_problem(&engine, &spec).await?;
+    let (of, named) = (topic.clone(), name.to_string());
     let put = |answer| Command::PutSubscription {
         topic,
         name,
         spec,
         answer,
     };
-    let (info, is_new) = engine.ask(put).await?;
+    let (mut info, is_new) = engine.ask(put).await?;
+    info.dead_letter_problem.clone_from(&problem);
+    let mut warnings = checked.warnings;
+    warnings.extend(problem.clone().map(|message| Warning {
+        field: "deadLetterDestination".to_owned(),
+        message,
+    }));
+    let note = |answer| Command::NoteDeadLetterProblem {
+        topic: of,
+        name: named,
+        problem,
+        answer,
+    };
+    // It may be deleted already.
+    let _ = engine.ask(note).await;
     let (topic, subscription) = (&info.topic_name, &info.subscription.name);
     let change = if is_new { "created" } else { "declared again" };
     tracing::info!(topic, %subscription, "event subscription {change}");
@@ -66,6 +62,46 @@ pub async fn put(
         StatusCode::OK
     };
     Ok((status, Json(json)))
+}
+
+/// What keeps dead letters from being written to where they are declared to go, if anything does (ED-319).
+async fn dead_letter_problem(
+    engine: &EngineHandle,
+    spec: &SubscriptionSpec,
+) -> Result<Option<String>, ApiError> {
+    let Some(destination) = &spec.dead_letter_destination else {
+        return Ok(None);
+    };
+    match engine.probe_dead_letters(destination).await {
+        Ok(()) => Ok(None),
+        Err(error) if spec.dead_letter.require_reachable => {
+            let refused = SpecError {
+                field: "deadLetterDestination".to_owned(),
+                message: error.message,
+            };
+            Err(refused.into())
+        }
+        Err(error) => Ok(Some(error.message)),
+    }
+}
+
+/// Writes what the server's settings say into a declaration that does not say it.
+fn add_defaults(members: &mut Map<String, Value>, app: &App) {
+    let set_if_absent = |members: &mut Map<String, Value>, name: &str, default: Value| {
+        let member = members.entry(name).or_insert(Value::Null);
+        if member.is_null() {
+            *member = default;
+        }
+    };
+    let seconds = app.response_timeout.as_secs();
+    set_if_absent(members, "responseTimeoutSeconds", json!(seconds));
+    set_if_absent(members, "deadLetter", json!({}));
+    let declared = members.get_mut("deadLetter").and_then(Value::as_object_mut);
+    if let (Some(declared), Value::Object(defaults)) = (declared, app.dead_letter.to_json()) {
+        for (name, default) in defaults {
+            set_if_absent(declared, &name, default);
+        }
+    }
 }
 
 pub async fn list(
@@ -131,12 +167,9 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "inFlight": info.in_flight,
         "behind": info.behind,
         "nextDue": info.next_due.map(|due| due.to_string()),
+        "deadLetterProblem": info.dead_letter_problem,
     });
     json
-}
-
-fn cause(error: &dyn std::error::Error) -> String {
-    error.source().map(ToString::to_string).unwrap_or_default()
 }
 
 fn shown_warning(warning: &Warning) -> Value {

@@ -64,7 +64,7 @@ fn query(parameters: Vec<(String, String)>) -> Result<TerminalQuery, ApiError> {
     Ok(query)
 }
 
-fn number<T: FromStr + PartialOrd + std::fmt::Display>(
+pub(super) fn number<T: FromStr + PartialOrd + std::fmt::Display>(
     name: &str,
     text: &str,
     range: std::ops::RangeInclusive<T>,
@@ -80,7 +80,7 @@ fn number<T: FromStr + PartialOrd + std::fmt::Display>(
     })
 }
 
-fn invalid(name: &str, message: &str) -> ApiError {
+pub(super) fn invalid(name: &str, message: &str) -> ApiError {
     ApiError::invalid(
         format!("{name}: {message}"),
         "correct the query of the request",

@@ -278,14 +278,14 @@ impl Kind for Directory {
     }
 }
 
-/// The path of the key's file; empty for the one in the data directory.
-pub struct KeyFile;
+/// The path of a file or directory; empty for the one in the data directory.
+pub struct OtherPath;
 
-impl Kind for KeyFile {
+impl Kind for OtherPath {
     type Of = Option<PathBuf>;
 
     fn read(&self, value: &Value) -> Result<Option<PathBuf>, String> {
-        let path = text(value).ok_or_else(|| "must be the path of a file, or empty".to_owned())?;
+        let path = text(value).ok_or_else(|| "must be a path, or empty".to_owned())?;
         Ok((!path.is_empty()).then(|| PathBuf::from(path)))
     }
 

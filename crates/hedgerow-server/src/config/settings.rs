@@ -9,7 +9,7 @@ use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use super::Config;
 use super::error::Problem;
 use super::kinds::{
-    Address, Count, Directory, Flag, Format, KeyFile, Kind, NameCase, Networks, Public, Size,
+    Address, Count, Directory, Flag, Format, Kind, NameCase, Networks, OtherPath, Public, Size,
     Slots, Span, Spans,
 };
 use super::written::{Value, Written};
@@ -45,14 +45,6 @@ const MIB: u64 = 1 << 20;
 const WAIT: Span = Span {
     range: Duration::ZERO..=DAY,
 };
-/// From the decision to the write of a dead letter (ED-245).
-const DEAD_LETTER_DELAY: Span = Span {
-    range: Duration::ZERO..=Duration::from_secs(3600),
-};
-/// How long a dead-letter store may be away (ED-247).
-const UNAVAILABLE: Span = Span {
-    range: Duration::ZERO..=Duration::from_secs(7 * 24 * 3600),
-};
 /// A time that something has.
 const TIME: Span = Span {
     range: Duration::from_millis(100)..=DAY,
@@ -65,6 +57,14 @@ const AGE: Span = Span {
 const RESPONSE_TIMEOUT: Span = Span {
     range: Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.start() as u64)
         ..=Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.end() as u64),
+};
+/// What a subscription may declare (ED-245, ED-247).
+const DEAD_LETTER_DELAY: Span = Span {
+    range: Duration::ZERO..=Duration::from_secs(*limits::DEAD_LETTER_DELAY_SECONDS.end() as u64),
+};
+const DEAD_LETTER_UNAVAILABLE: Span = Span {
+    range: Duration::ZERO
+        ..=Duration::from_secs(*limits::DEAD_LETTER_UNAVAILABLE_SECONDS.end() as u64),
 };
 const MANY: Count<usize> = Count(1..=1_000_000);
 const NONE_OR_MANY: Count<usize> = Count(0..=1_000_000);
@@ -225,6 +225,32 @@ pub const SETTINGS: &[Setting] = &[
         WAIT,
         engine.retry.floors.retry_after_max
     ),
+    setting!("dead_letter.directory", OtherPath, dead_letter.directory),
+    setting!(
+        "dead_letter.delay",
+        DEAD_LETTER_DELAY,
+        dead_letter.settings.delay
+    ),
+    setting!(
+        "dead_letter.max_unavailable",
+        DEAD_LETTER_UNAVAILABLE,
+        dead_letter.settings.max_unavailable
+    ),
+    setting!(
+        "dead_letter.drop_if_not_found",
+        Flag,
+        dead_letter.settings.drop_if_not_found
+    ),
+    setting!(
+        "dead_letter.require_reachable",
+        Flag,
+        dead_letter.settings.require_reachable
+    ),
+    setting!(
+        "dead_letter.last_http_status",
+        Flag,
+        engine.dead_letter_last_http_status
+    ),
     setting!(
         "store.bytes_max",
         Size::<u64>::new(256 << 10..=1 << 50),
@@ -274,28 +300,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!("store.checkpoint_bytes", MEMORY, engine.checkpoint_bytes),
     setting!("store.read_interval", TIME, engine.read_interval),
-    setting!("dead_letter.directory", KeyFile, dead_letters),
-    setting!(
-        "dead_letter.delay",
-        DEAD_LETTER_DELAY,
-        engine.dead_letter.delay
-    ),
-    setting!(
-        "dead_letter.max_unavailable",
-        UNAVAILABLE,
-        engine.dead_letter.max_unavailable
-    ),
-    setting!(
-        "dead_letter.drop_if_not_found",
-        Flag,
-        engine.dead_letter.drop_if_not_found
-    ),
-    setting!(
-        "dead_letter.require_reachable",
-        Flag,
-        engine.dead_letter.require_reachable
-    ),
-    setting!("secrets.key_file", KeyFile, key_file),
+    setting!("secrets.key_file", OtherPath, key_file),
     setting!("history.enabled", Flag, history.is_enabled),
     setting!(
         "history.bytes_max",

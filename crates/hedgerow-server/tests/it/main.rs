@@ -5,6 +5,7 @@
 
 mod admin;
 mod config;
+mod dead_letters;
 mod delivery;
 mod guard;
 mod history;

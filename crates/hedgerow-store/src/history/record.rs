@@ -92,6 +92,8 @@ pub enum HistoryNext {
     Due(Timestamp),
     /// Nothing, it was given up.
     Dead(DeadLetterReason),
+    /// It was given up, and its event was to be written to the dead-letter store at this time.
+    DeadLetter(DeadLetterReason, Timestamp),
 }
 
 impl HistoryRecord {

@@ -46,6 +46,10 @@ pub fn text(note: &AttemptNote) -> String {
         NoteNext::Delivered => "delivered".to_owned(),
         NoteNext::Due(due) => format!("retry in {}", span(rounded(due.since(note.ended)))),
         NoteNext::Dead(reason) => format!("given up: {reason}"),
+        NoteNext::DeadLetter { reason, due } => format!(
+            "given up: {reason}; dead letter in {}",
+            span(rounded(due.since(note.ended)))
+        ),
     };
     format!("{time}Z  event {id}{of}  {met}; {next}")
 }

@@ -1,0 +1,79 @@
+//! Dead letters in a directory (ED-243, ED-252, ED-319).
+
+use std::path::Path;
+
+use hedgerow_core::spec::ContainerPath;
+use hedgerow_io::dead_letter::{Blob, DeadLetterStore, LocalDirectory};
+
+const NAME: &str = "MY-SUB/2030/1/2/3/1b4e28ba-2fa1-11d2-883f-0016d3cca427.json";
+
+fn blob(container: &str) -> Blob {
+    Blob {
+        container: ContainerPath::parse(container).unwrap(),
+        name: NAME.to_owned(),
+        bytes: b"[{\"id\":\"1\"}]".to_vec(),
+        subscription: "my-sub".to_owned(),
+        topic: "orders".to_owned(),
+        count: 1,
+    }
+}
+
+fn files(directory: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                left.push(entry.path());
+            } else {
+                found.push(entry.path().display().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_blob_is_a_file_and_nothing_is_left_beside_it() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("a/b")).unwrap();
+    let store = LocalDirectory::new(root.path().to_owned());
+    store.write(blob("a/b")).await.unwrap();
+    let path = root.path().join("a/b").join(NAME);
+    assert_eq!(std::fs::read(&path).unwrap(), blob("a/b").bytes);
+    assert_eq!(files(root.path()), [path.display().to_string()]);
+    store
+        .probe(ContainerPath::parse("a/b").unwrap())
+        .await
+        .unwrap();
+    assert_eq!(files(root.path()).len(), 1, "a probe leaves nothing");
+}
+
+/// ED-247: what is missing is said; it is never made.
+#[tokio::test]
+async fn a_missing_container_is_not_made() {
+    let root = tempfile::tempdir().unwrap();
+    let store = LocalDirectory::new(root.path().to_owned());
+    let container = ContainerPath::parse("gone").unwrap();
+    for answered in [
+        store.write(blob("gone")).await,
+        store.probe(container).await,
+    ] {
+        let error = answered.unwrap_err();
+        assert!(error.is_not_found);
+        assert!(error.message.contains("gone does not exist"), "{error}");
+    }
+    assert!(!root.path().join("gone").exists());
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_no_missing_container() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("c")).unwrap();
+    std::fs::write(root.path().join("c/MY-SUB"), "a file").unwrap();
+    let store = LocalDirectory::new(root.path().to_owned());
+    let error = store.write(blob("c")).await.unwrap_err();
+    assert!(!error.is_not_found, "{error}");
+    assert_eq!(files(root.path()).len(), 1);
+}

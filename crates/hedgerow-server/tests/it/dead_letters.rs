@@ -1,0 +1,167 @@
+//! Dead letters over the admin API and into a real directory (ED-242 to ED-252, ED-319).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Receiver, TestServer, event, subscription, webhook};
+
+fn declared(endpoint: &str, path: &str, settings: &Value) -> Value {
+    let mut declared = webhook(endpoint);
+    declared["deadLetterDestination"] =
+        json!({"endpointType": "LocalDirectory", "properties": {"path": path}});
+    declared["deadLetter"] = settings.clone();
+    declared
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn what_is_given_up_stands_in_the_directory() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("late")).unwrap();
+    let directory = root.path().to_owned();
+    let server = TestServer::start_with(|config| {
+        config.dead_letter.directory = Some(directory);
+    })
+    .await;
+    let mut receiver = Receiver::start().await;
+    receiver.answer(400);
+    let key = server.topic("orders").await;
+    let body = declared(&receiver.url(), "late", &json!({"delay": 0}));
+    let answer = server
+        .admin("PUT", &subscription("orders", "billing"), body)
+        .await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.json().get("warnings"), None);
+    assert!(files(root.path()).is_empty(), "a probe leaves nothing");
+    assert_eq!(answer.json()["deadLetter"]["maxUnavailable"], 14_400);
+    server.publish("orders", &key, event("1")).await;
+    receiver.next().await;
+    server
+        .wait_for("orders", "billing", |status| status["deadLettered"] == 1)
+        .await;
+    let files = files(root.path());
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert!(files[0].starts_with(root.path().join("late/BILLING")));
+    let written: Value = serde_json::from_slice(&std::fs::read(&files[0]).unwrap()).unwrap();
+    assert_eq!(
+        (&written[0]["id"], &written[0]["deadLetterReason"]),
+        (&json!("1"), &json!("UndeliverableDueToHttpBadRequest"))
+    );
+    let answer = server.admin("GET", "/api/v1/terminalRecords", json!(null));
+    let records = answer.await.json();
+    assert_eq!(records["value"][0]["disposition"], "DeadLettered");
+    assert_eq!(records["value"][0]["dropReason"], json!(null));
+    server.stop_and_wait().await;
+}
+
+/// ED-248, ED-319: the problem is named in the answer and the status, or refuses; what is pending is listed.
+#[tokio::test]
+async fn a_directory_that_is_missing_is_named() {
+    let server = TestServer::start().await;
+    let mut receiver = Receiver::start().await;
+    receiver.answer(400);
+    let key = server.topic("orders").await;
+    let strict = declared(&receiver.url(), "gone", &json!({"requireReachable": true}));
+    let path = subscription("orders", "billing");
+    let answer = server.admin("PUT", &path, strict).await;
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer
+            .message()
+            .contains("dead-letters/gone does not exist"),
+        "{}",
+        answer.message()
+    );
+    let answer = server
+        .admin(
+            "PUT",
+            &path,
+            declared(&receiver.url(), "gone", &json!(null)),
+        )
+        .await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(
+        answer.json()["warnings"][0]["field"],
+        "deadLetterDestination"
+    );
+    let problem = server.status("orders", "billing").await["deadLetterProblem"].clone();
+    assert!(
+        problem
+            .as_str()
+            .unwrap()
+            .contains("does not exist; make it"),
+        "{problem}"
+    );
+
+    for id in ["1", "2"] {
+        server.publish("orders", &key, event(id)).await;
+        receiver.next().await;
+    }
+    let page = "/api/v1/deadLetters?topic=orders&eventSubscription=billing&limit=1";
+    let first = loop {
+        let listed = server.admin("GET", page, json!(null)).await.json();
+        if listed["next"].is_string() {
+            break listed;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(first["value"][0]["eventId"], "1");
+    assert_eq!(first["value"][0]["failedWrites"], 0);
+    let next = format!("{page}&after={}", first["next"].as_str().unwrap());
+    loop {
+        let listed = server.admin("GET", &next, json!(null)).await.json();
+        if listed["value"][0]["eventId"] == "2" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.stop_and_wait().await;
+}
+
+#[tokio::test]
+async fn other_destinations_are_refused_in_so_many_words() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let rows = [
+        (
+            json!({"endpointType": "StorageBlob", "properties": {}}),
+            "not supported by this version",
+        ),
+        (
+            json!({"endpointType": "LocalDirectory"}),
+            "deadLetterDestination.properties: is required",
+        ),
+        (
+            json!({"endpointType": "LocalDirectory", "properties": {"path": "../x"}}),
+            "deadLetterDestination.properties.path",
+        ),
+        (
+            json!({"endpointType": "LocalDirectory", "properties": {"path": "/etc"}}),
+            "must be relative",
+        ),
+    ];
+    for (destination, part) in rows {
+        let mut body = webhook("http://127.0.0.1:1/");
+        body["deadLetterDestination"] = destination;
+        let answer = server
+            .admin("PUT", &subscription("orders", "billing"), body)
+            .await;
+        assert_eq!(answer.status, 400);
+        assert!(answer.message().contains(part), "{}", answer.message());
+    }
+    server.stop_and_wait().await;
+}
