@@ -260,6 +260,7 @@ macro_rules! store_conformance {
             a_failed_store_stays_closed
             events_are_read_as_they_were_appended
             rows_have_no_gap_and_keep_to_their_topic
+            publish_ids_come_back_with_their_events
             what_is_not_there_is_forgotten
             too_large_is_refused_without_harm
             too_much_at_once_is_refused_for_a_moment

@@ -20,6 +20,7 @@ pub(crate) mod check;
 mod checkpoint;
 mod layers;
 mod open_set;
+mod pending;
 mod publish_ids;
 mod rebuild;
 mod replay;
@@ -40,6 +41,7 @@ use self::baseline::Baselines;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
 use self::open_set::OpenSet;
+pub use self::pending::PendingPage;
 pub use self::publish_ids::Published;
 pub use self::rows::Counters;
 use self::rows::{SubscriptionRow, TopicRow};
@@ -433,6 +435,10 @@ impl View {
                 .remove(Space::Due, rows::due_key(id, due, dead.seq));
         } else {
             state.pass(dead.seq);
+            // As for a start: what is unsettled already cannot begin, or end as if it never had.
+            if state.open.contains(dead.seq) {
+                return;
+            }
             state.row.counters.matched += 1;
         }
         self.changed.subscriptions.insert(id);
@@ -495,6 +501,7 @@ impl View {
             Change::TopicDeleted { id } => {
                 self.topics.remove(id);
                 self.changed.topics.insert(*id);
+                self.forget_snapshots_of(*id);
             }
             Change::SubscriptionCreated { id, topic, .. } => {
                 let cursor = Some(self.next_seq(*topic));

@@ -2,8 +2,8 @@
 
 use hedgerow_core::position::{Position, TopicId};
 
-use super::{Fixture, NextSeqs, event, events};
-use crate::record::unpack_event;
+use super::{Fixture, NextSeqs, event, events, records};
+use crate::record::{PublishId, Record, unpack_event};
 use crate::{Store, StoreError};
 
 const TOPICS: [TopicId; 3] = [TopicId(1), TopicId(2), TopicId(900)];
@@ -108,6 +108,47 @@ pub async fn what_is_not_there_is_forgotten(fixture: &mut dyn Fixture) {
         let row = store.read_from(position, 1000);
         assert!(matches!(one, Err(StoreError::Forgotten { .. })), "{one:?}");
         assert!(matches!(row, Err(StoreError::Forgotten { .. })), "{row:?}");
+    }
+    fixture.close();
+}
+
+/// A request's id and content hash, or none, whatever else is appended with it; also after the store was opened again.
+pub async fn publish_ids_come_back_with_their_events(fixture: &mut dyn Fixture) {
+    let topic = TOPICS[0];
+    let ids = [None, Some(0), Some(u128::MAX), None, Some(7)].map(|id| {
+        id.map(|id: u128| PublishId {
+            id,
+            content_hash: id ^ 0xF0F0,
+        })
+    });
+    let mut store = fixture.open(&NextSeqs::new());
+    let mut appending = Vec::new();
+    for (number, id) in ids.iter().enumerate() {
+        let packed = events(&format!("e{number}"), 2, 300).with_publish_id(*id);
+        appending.push(store.append(topic, packed).expect("appended"));
+    }
+    for append in appending {
+        append.await.expect("it becomes durable");
+    }
+    for life in 0..3 {
+        let shown = records(&*store, ids.len()).await;
+        let found = shown.iter().map(|record| match record {
+            Record::Events(events) => events.packed.publish_id(),
+            other => panic!("nothing else was queued: {other:?}"),
+        });
+        assert_eq!(found.collect::<Vec<_>>(), ids);
+        for seq in 1..=2 * ids.len() as u64 {
+            let stored = store.read(Position { topic, seq }).expect("it is there");
+            let id = format!("e{}-{}", (seq - 1) / 2, (seq - 1) % 2);
+            let read = unpack_event(&stored.bytes).expect("an event");
+            assert_eq!(read, event(&id, 300), "the id is no part of it");
+        }
+        if life == 0 {
+            fixture.crash();
+        } else {
+            fixture.close();
+        }
+        store = fixture.open(&NextSeqs::new());
     }
     fixture.close();
 }

@@ -161,7 +161,16 @@ impl Seek {
     }
 }
 
-/// The numbers in stored chunks, ascending. What cannot be read is left out; the view refuses it.
+/// Whether chunks are of the form in which the log holds them: ascending, each a bitmap of 16 bits.
+pub(super) fn are_seq_chunks(chunks: &SeqChunks) -> bool {
+    let is_read = |(chunk, bytes): &(u64, Vec<u8>)| {
+        let bitmap = RoaringBitmap::deserialize_from(bytes.as_slice());
+        chunk >> 48 == 0 && bitmap.is_ok_and(|bitmap| bitmap.max().is_none_or(|low| low <= 0xFFFF))
+    };
+    chunks.is_sorted_by(|one, next| one.0 < next.0) && chunks.iter().all(is_read)
+}
+
+/// The numbers in stored chunks, ascending. Reading a record of the log refuses chunks that cannot be read.
 pub fn seqs_in(chunks: &SeqChunks) -> impl Iterator<Item = u64> + '_ {
     chunks.iter().flat_map(|(chunk, bytes)| {
         let bitmap = RoaringBitmap::deserialize_from(bytes.as_slice()).unwrap_or_default();

@@ -11,7 +11,10 @@ use hedgerow_core::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CatalogChange, Events, Kind, PackedEvents, PublishId, Record};
+use super::change::are_seq_chunks;
+use super::{
+    CatalogChange, Events, Kind, PackedEvents, PublishId, Record, Seek, SeqChunks, Snapshot,
+};
 use crate::StoredEvent;
 use crate::error::StoreError;
 use crate::log::EventsRange;
@@ -282,8 +285,8 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::CleanStop => from_postcard(&payload).map(Record::CleanStop),
         Kind::Hold => from_postcard(&payload).map(Record::Hold),
         Kind::Lease => from_postcard(&payload).map(Record::Lease),
-        Kind::Seek => from_postcard(&payload).map(Record::Seek),
-        Kind::Snapshot => from_postcard(&payload).map(Record::Snapshot),
+        Kind::Seek => decode_seek(&payload),
+        Kind::Snapshot => decode_snapshot(&payload),
     }
 }
 
@@ -411,6 +414,28 @@ fn decode_catalog(payload: &Bytes) -> Result<Record, StoreError> {
         revision: u64_at(payload, 0),
         json: payload.slice(8..),
     }))
+}
+
+fn decode_seek(payload: &[u8]) -> Result<Record, StoreError> {
+    let seek: Seek = from_postcard(payload)?;
+    check_chunks(&seek.open)?;
+    Ok(Record::Seek(seek))
+}
+
+fn decode_snapshot(payload: &[u8]) -> Result<Record, StoreError> {
+    let snapshot: Snapshot = from_postcard(payload)?;
+    if let Some(place) = &snapshot.place {
+        check_chunks(&place.open)?;
+    }
+    Ok(Record::Snapshot(snapshot))
+}
+
+fn check_chunks(chunks: &SeqChunks) -> Result<(), StoreError> {
+    if are_seq_chunks(chunks) {
+        Ok(())
+    } else {
+        Err(StoreError::damaged("the positions in a record"))
+    }
 }
 
 fn extend_with_postcard<T: Serialize + ?Sized>(value: &T, buffer: &mut Vec<u8>) {

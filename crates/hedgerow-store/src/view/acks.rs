@@ -53,6 +53,18 @@ impl View {
         pins.map(|place| place.floor).min().unwrap_or(u64::MAX)
     }
 
+    /// A topic that is gone takes its snapshots with it.
+    pub(super) fn forget_snapshots_of(&mut self, topic: TopicId) {
+        let changed = &mut self.changed.snapshots;
+        self.snapshots.retain(|id, place| {
+            let stays = place.topic != topic;
+            if !stays {
+                changed.insert(*id);
+            }
+            stays
+        });
+    }
+
     pub(super) fn fold_hold(&mut self, hold: &Hold) {
         if let Some(state) = self.subscriptions.get_mut(&hold.subscription) {
             state.row.hold = hold.hold;

@@ -14,9 +14,9 @@ use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{
-    Dead, DeadThen, DropReason, Failed, FailedDelivery, Hold, HoldCause, HoldState, IN_FLIGHT,
-    Lease, Owed, PendingWrite, Progress, Read, Record, Seek, Settled, SettledHow, Snapshot,
-    SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
+    Dead, DeadThen, DeliveryChange, DeliveryState, DropReason, Failed, FailedDelivery, Hold,
+    HoldCause, HoldState, IN_FLIGHT, Lease, Owed, PendingWrite, Progress, Read, Record, Seek,
+    Settled, SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
 };
 use hedgerow_store::recover::{Recovery, recover};
 use hedgerow_store::view::table::MemoryTable;
@@ -60,6 +60,8 @@ pub struct Grid {
     /// The number of the newest event of each topic.
     pub newest: BTreeMap<TopicId, u64>,
     pub time: u64,
+    /// What each subscription is owed, by the changes that records say they make.
+    owed: BTreeMap<SubscriptionId, BTreeMap<u64, (Timestamp, Owed)>>,
 }
 
 impl Grid {
@@ -81,6 +83,7 @@ impl Grid {
             random: Random::new(seed),
             newest: BTreeMap::new(),
             time: 1_000,
+            owed: BTreeMap::new(),
         };
         for (number, topic) in (1..).zip(TOPICS) {
             grid.declare(&Change::TopicCreated {
@@ -120,7 +123,33 @@ impl Grid {
     pub fn commit(&mut self) {
         while let Some(group) = self.log.commit_queued().unwrap() {
             self.view.fold(&group).unwrap();
+            for change in group.records.iter().flat_map(Record::delivery_changes) {
+                self.follow(change);
+            }
         }
+    }
+
+    fn follow(&mut self, change: DeliveryChange) {
+        let owed = self.owed.entry(change.subscription).or_default();
+        match change.to {
+            DeliveryState::Begun(due, what) => {
+                owed.entry(change.seq).or_insert((due, what));
+            }
+            DeliveryState::Moved(due, what) => {
+                let row = owed.entry(change.seq);
+                row.and_modify(|row| *row = (due, what));
+            }
+            DeliveryState::Ended => drop(owed.remove(&change.seq)),
+            DeliveryState::AllEnded => owed.clear(),
+        }
+    }
+
+    /// Opens the log again with a clock that stands there.
+    pub fn set_clock(&mut self, millis: u64) {
+        self.log.close();
+        let options = self.options.clone();
+        let recovered = Log::open(self.disk.mount(), options, ticking(millis)).unwrap();
+        self.log = recovered.start_synchronous(&self.view.next_seqs());
     }
 
     pub fn publish(&mut self, topic: TopicId, bytes: usize) {
@@ -403,6 +432,10 @@ impl Grid {
             let (counters, pending) = self.view.counters(id);
             let ended = counters.delivered + counters.dropped + counters.dead_lettered;
             assert_eq!(counters.matched, ended + counters.given_up + pending);
+            // One place knows what records do to deliveries; the view, which folds them by itself, says the same.
+            let rows = self.waiting(id).into_iter();
+            let rows: BTreeMap<_, _> = rows.map(|row| (row.seq, (row.due, row.owed))).collect();
+            assert_eq!(self.owed.get(&id).unwrap_or(&BTreeMap::new()), &rows);
             let newest = self.newest.get(&topic).copied().unwrap_or(0);
             let waiting = self.view.cursor(id)..=newest;
             for seq in self.view.open_seqs(id).into_iter().chain(waiting) {

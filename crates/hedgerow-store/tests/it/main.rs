@@ -18,6 +18,7 @@ mod log_power;
 mod log_threads;
 mod stat;
 mod support;
+mod view_fold;
 mod view_log;
 mod view_lsm;
 mod view_table;
