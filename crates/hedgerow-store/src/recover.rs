@@ -66,6 +66,16 @@ pub fn recover(
         store_id: log.store_id(),
         terminal_records_max,
     };
+    // Whatever was declared was in the log first.
+    let has_catalog = !disk
+        .list("catalog")
+        .map_err(StoreError::io("list", "catalog"))?
+        .is_empty();
+    if has_catalog && log.end() == Mark::ZERO {
+        return Err(StoreError::damaged(
+            "log/: it is empty and catalog/ is not; the log",
+        ));
+    }
     let baseline = log.baseline()?;
     let mut view = View::rebuild(make_table()?, &*disk, secrets, options, baseline.as_ref())?;
     let mut pending_kept = 0;

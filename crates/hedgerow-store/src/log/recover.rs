@@ -133,6 +133,13 @@ pub(crate) fn open(shared: &Arc<dyn Disk>, options: &LogOptions) -> Result<Found
         unindexed,
         work,
     } = scan(disk, found.store_id, &numbers)?;
+    // A segment is cleaned only when a later one has a durable group.
+    if kept.cleaned_through() > 0 && tail.end() == Mark::ZERO {
+        return Err(StoreError::damaged(format!(
+            "{DIRECTORY}: there is nothing behind segment {}, up to which it was cleaned; the log",
+            kept.cleaned_through()
+        )));
+    }
     remove_orphans(disk, &names, &numbers)?;
     make_durable(disk, &segments, tail.synced_through())?;
     let epoch = raise_epoch(disk, options, found, slot, tail.epoch())?;

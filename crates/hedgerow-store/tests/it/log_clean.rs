@@ -260,3 +260,41 @@ fn publish_ids_are_known_for_a_while() {
     grid.reopen();
     assert_eq!(grid.view.published(TOPICS[0], 77).unwrap(), None);
 }
+
+/// A log that lost all its segments is no new log: what a view built from it would say is that nothing is owed.
+#[test]
+fn a_lost_log_is_not_taken_for_an_empty_one() {
+    let mut grid = Grid::new(3);
+    for _ in 0..1_500 {
+        grid.step();
+    }
+    grid.checkpoint();
+    grid.log.close();
+    let disk = grid.disk.mount();
+    for name in disk.list("log").unwrap() {
+        disk.remove(&format!("log/{name}")).unwrap();
+    }
+    for has_manifest in [true, false] {
+        if !has_manifest {
+            disk.remove("kept/MANIFEST").unwrap();
+            for directory in ["kept/owed", "kept/behind"] {
+                for name in disk.list(directory).unwrap() {
+                    disk.remove(&format!("{directory}/{name}")).unwrap();
+                }
+            }
+        }
+        let recovery = Recovery {
+            disk: grid.disk.mount(),
+            log: options(),
+            secrets: secrets(),
+            terminal_records_max: 10,
+            replay_bytes: 30_000,
+        };
+        let table = || Ok(Arc::<MemoryTable>::default() as _);
+        let error = recover(recovery, table, || Ok(())).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "{has_manifest}: {error}"
+        );
+    }
+}
