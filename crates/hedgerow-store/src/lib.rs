@@ -10,6 +10,7 @@
 //! | [`view`] | cursors, exceptions and due deliveries: a fold over the log, checkpointed in a table |
 //! | [`history`] | what became of each attempt, for people: lossy, and apart from everything else |
 //! | [`catalog`] | what users declared: topics and subscriptions, and its changes |
+//! | `small_file` | the form of the small files beside the log |
 //! | [`secrets`] | seals what must not stand readable on disk |
 //! | [`recover`] | builds the view again |
 //! | [`stat`] | what fills the disk, and for whom it is kept |
@@ -28,6 +29,7 @@ pub mod memory;
 pub mod record;
 pub mod recover;
 pub mod secrets;
+mod small_file;
 pub mod stat;
 pub mod view;
 

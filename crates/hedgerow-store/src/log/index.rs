@@ -1,9 +1,7 @@
 //! The index of a sealed segment in a file of its own, so that opening need not read the segment.
 //!
-//! ```text
-//!  0 "HGix"    4 crc32c u32 of what follows    8 version u32    12 length of the body u32    16 body, `postcard`
-//! ```
-//! The body holds what `content` knows of the segment, and the headers of its first and last group.
+//! A [small file](crate::small_file) `HGix`. The body holds what `content` knows of the segment, and the headers of its
+//! first and last group.
 //!
 //! An index is a copy: nothing rests on it that the segment does not say. It is written off the commit path when the
 //! first group of the next segment is durable, because only then nothing can be added to the segment any more. It is
@@ -23,12 +21,13 @@ use super::store_prefix;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
-use crate::record::codec::u32_at;
+use crate::small_file::{self, Fault, Form};
 
-const MAGIC: &[u8; 4] = b"HGix";
-/// Of the file. Another version is no error: the index is made again.
-const VERSION: u32 = 1;
-const PREFIX_BYTES: usize = 16;
+/// Another version is no error: the index is made again.
+const FORM: Form = Form {
+    magic: b"HGix",
+    version: 1,
+};
 /// Under this name an index is written before it gets its own.
 const NEW_PATH: &str = "log/new-index";
 
@@ -116,17 +115,7 @@ pub(crate) fn encode(store_id: [u8; 16], number: u32, content: &Content) -> Opti
         last_offset: edges.last_offset,
         topics,
     };
-    let prefix = vec![0; PREFIX_BYTES];
-    let mut bytes =
-        postcard::to_extend(&body, prefix).expect("plain values, and memory does not fail");
-    let body_bytes = u32::try_from(bytes.len() - PREFIX_BYTES)
-        .expect("an index is smaller than its segment, which has 1 GiB at most");
-    bytes[..4].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[8..]);
-    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-    Some(bytes)
+    Some(FORM.encode(&body))
 }
 
 /// Reads the index of a segment and compares it with the segment's first and last group.
@@ -173,7 +162,7 @@ pub(crate) fn write(
     };
     let path = segment::index_path(segment.number);
     failpoint::hit("index-write");
-    write_new(disk, &bytes).map_err(StoreError::io("write", NEW_PATH))?;
+    small_file::write(disk, NEW_PATH, &bytes).map_err(StoreError::io("write", NEW_PATH))?;
     failpoint::hit("index-rename");
     disk.rename(NEW_PATH, &path)
         .map_err(StoreError::io("rename", NEW_PATH))?;
@@ -193,39 +182,18 @@ pub(crate) fn remove(disk: &dyn Disk, number: u32) -> Result<(), StoreError> {
     }
 }
 
-fn write_new(disk: &dyn Disk, bytes: &[u8]) -> io::Result<()> {
-    let file = disk.open(NEW_PATH, true)?;
-    file.set_len(0)?;
-    file.write_at(0, bytes)?;
-    file.sync_data()
-}
-
 fn read_file(disk: &dyn Disk, number: u32) -> io::Result<Vec<u8>> {
-    let file = disk.open(&segment::index_path(number), false)?;
-    let len = file.len()?;
-    if len > u64::from(super::SEGMENT_BYTES_MAX) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = vec![0; len as usize];
-    let read = file.read_at(0, &mut bytes)?;
-    bytes.truncate(read);
-    Ok(bytes)
+    let path = segment::index_path(number);
+    small_file::read(disk, &path, super::SEGMENT_BYTES_MAX.into())
 }
 
 fn decode(bytes: &[u8], store_id: [u8; 16], segment: &Segment) -> Result<Index, &'static str> {
-    if bytes.len() < PREFIX_BYTES || &bytes[..4] != MAGIC {
-        return Err("it is no index");
-    }
-    if u32_at(bytes, 12) as usize != bytes.len() - PREFIX_BYTES
-        || u32_at(bytes, 4) != crc32c::crc32c(&bytes[8..])
-    {
-        return Err("its crc is wrong");
-    }
-    if u32_at(bytes, 8) != VERSION {
-        return Err("it has another version");
-    }
-    let body: Body =
-        postcard::from_bytes(&bytes[PREFIX_BYTES..]).map_err(|_| "its body cannot be read")?;
+    let body: Body = FORM.decode(bytes).map_err(|fault| match fault {
+        Fault::Magic => "it is no index",
+        Fault::Crc => "its crc is wrong",
+        Fault::Version(_) => "it has another version",
+        Fault::Body => "its body cannot be read",
+    })?;
     if body.store_id != store_id || body.segment != segment.number {
         return Err("it belongs to another store or segment");
     }

@@ -1,14 +1,8 @@
 //! What a view's small rows were where a segment of the log begins. With a baseline, with what is kept of older segments,
 //! and with the log from there on a view can be built again (`rebuild`).
 //!
-//! The file is `baseline/<segment, 8 hex digits>-<catalog revision, 16 digits>`:
-//!
-//! ```text
-//!  0 "HGbl"    4 crc32c u32 of what follows    8 version u32    12 length of the body u32    16 body, `postcard`
-//! ```
+//! The file is `baseline/<segment, 8 hex digits>-<catalog revision, 16 digits>`, a [small file](crate::small_file) `HGbl`.
 //! The catalog's file of that revision is kept as long as the baseline is.
-
-use std::io;
 
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
@@ -20,13 +14,14 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
 use crate::record::SnapshotPlace;
-use crate::record::codec::u32_at;
+use crate::small_file::{self, Form};
 
 pub(crate) const DIRECTORY: &str = "baseline";
 const NEW_PATH: &str = "baseline/new";
-const MAGIC: &[u8; 4] = b"HGbl";
-const VERSION: u32 = 1;
-const PREFIX_BYTES: usize = 16;
+const FORM: Form = Form {
+    magic: b"HGbl",
+    version: 1,
+};
 /// So many times its own size of log must have been written before the next baseline is taken.
 const LOG_BYTES_PER_BYTE: u64 = 4;
 
@@ -129,11 +124,11 @@ impl Baseline {
         (open + self.subscriptions.len() * 40 + self.topics.len() * 16 + 128) as u64
     }
 
-    fn path(&self) -> String {
-        format!(
-            "{DIRECTORY}/{:08x}-{:016}",
-            self.segment, self.catalog_revision
-        )
+    fn name(&self) -> Name {
+        Name {
+            segment: self.segment,
+            catalog_revision: self.catalog_revision,
+        }
     }
 }
 
@@ -148,8 +143,9 @@ pub(super) fn write(disk: &dyn Disk, baselines: &[Baseline]) -> Result<(), Store
         .map_err(StoreError::io("sync", disk.name()))?;
     for baseline in baselines {
         failpoint::hit("baseline-write");
-        let path = baseline.path();
-        write_new(disk, &encode(baseline)).map_err(StoreError::io("write", NEW_PATH))?;
+        let path = path_of(baseline.name());
+        small_file::write(disk, NEW_PATH, &FORM.encode(baseline))
+            .map_err(StoreError::io("write", NEW_PATH))?;
         disk.rename(NEW_PATH, &path)
             .map_err(StoreError::io("rename", NEW_PATH))?;
     }
@@ -176,21 +172,8 @@ pub(crate) fn read(
         return Ok(None);
     };
     let path = path_of(name);
-    let bytes = read_file(disk, &path).map_err(StoreError::io("read", &path))?;
-    let is_whole = bytes.len() >= PREFIX_BYTES
-        && &bytes[..4] == MAGIC
-        && u32_at(&bytes, 12) as usize == bytes.len() - PREFIX_BYTES
-        && u32_at(&bytes, 4) == crc32c::crc32c(&bytes[8..]);
-    if !is_whole {
-        return Err(StoreError::damaged(path));
-    }
-    let version = u32_at(&bytes, 8);
-    if version != VERSION {
-        let what = format!("{path}: version {version}");
-        return Err(StoreError::Newer { what });
-    }
-    let baseline: Baseline = postcard::from_bytes(&bytes[PREFIX_BYTES..])
-        .map_err(|_| StoreError::damaged(path.as_str()))?;
+    let bytes = small_file::read(disk, &path, u64::MAX).map_err(StoreError::io("read", &path))?;
+    let baseline: Baseline = FORM.decode(&bytes).map_err(|fault| fault.of(&path))?;
     if baseline.store_id != store_id || baseline.segment != segment {
         return Err(StoreError::damaged(format!(
             "{path}: it belongs to another store; it"
@@ -210,19 +193,6 @@ pub(crate) fn remove_before(disk: &dyn Disk, oldest: u32) -> Result<(), StoreErr
     Ok(())
 }
 
-fn encode(baseline: &Baseline) -> Vec<u8> {
-    let mut bytes = postcard::to_extend(baseline, vec![0; PREFIX_BYTES])
-        .expect("plain values, and memory does not fail");
-    let body_bytes =
-        u32::try_from(bytes.len() - PREFIX_BYTES).expect("small rows are far below 4 GiB");
-    bytes[..4].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[8..]);
-    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-    bytes
-}
-
 fn name_of(name: &str) -> Option<Name> {
     let (segment, revision) = name.split_once('-')?;
     Some(Name {
@@ -236,19 +206,4 @@ pub(crate) fn path_of(name: Name) -> String {
         "{DIRECTORY}/{:08x}-{:016}",
         name.segment, name.catalog_revision
     )
-}
-
-fn write_new(disk: &dyn Disk, bytes: &[u8]) -> io::Result<()> {
-    let file = disk.open(NEW_PATH, true)?;
-    file.set_len(0)?;
-    file.write_at(0, bytes)?;
-    file.sync_data()
-}
-
-fn read_file(disk: &dyn Disk, path: &str) -> io::Result<Vec<u8>> {
-    let file = disk.open(path, false)?;
-    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
-    let read = file.read_at(0, &mut bytes)?;
-    bytes.truncate(read);
-    Ok(bytes)
 }

@@ -1,9 +1,6 @@
 //! `kept/MANIFEST`: which kept files count, how much of each, and up to which segment the log was cleaned.
 //!
-//! ```text
-//!  0 "HGkm"    4 crc32c u32 of what follows    8 version u32    12 length of the body u32    16 body, `postcard`
-//! ```
-//! It is written to a new name, synced and renamed: at any moment there is one whole manifest. The first one is there
+//! A [small file](crate::small_file) `HGkm`. It is written to a new name, synced and renamed: at any moment there is one whole manifest. The first one is there
 //! before the first kept file is: so a kept file without a manifest is damage.
 
 use std::io;
@@ -14,13 +11,14 @@ use super::{Class, DIRECTORY};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::failpoint;
-use crate::record::codec::u32_at;
+use crate::small_file::{self, Form};
 
 pub(super) const PATH: &str = "kept/MANIFEST";
 pub(crate) const NEW_PATH: &str = "kept/new-manifest";
-const MAGIC: &[u8; 4] = b"HGkm";
-const VERSION: u32 = 1;
-const PREFIX_BYTES: usize = 16;
+const FORM: Form = Form {
+    magic: b"HGkm",
+    version: 1,
+};
 
 /// What counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,25 +56,12 @@ impl Entry {
 
 /// Reads the manifest, if there is one.
 pub(crate) fn read(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Option<Manifest>, StoreError> {
-    let bytes = match read_file(disk) {
+    let bytes = match small_file::read(disk, PATH, u64::MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("read", PATH)(error)),
     };
-    let is_whole = bytes.len() >= PREFIX_BYTES
-        && &bytes[..4] == MAGIC
-        && u32_at(&bytes, 12) as usize == bytes.len() - PREFIX_BYTES
-        && u32_at(&bytes, 4) == crc32c::crc32c(&bytes[8..]);
-    if !is_whole {
-        return Err(StoreError::damaged(PATH));
-    }
-    let version = u32_at(&bytes, 8);
-    if version != VERSION {
-        let what = format!("{PATH}: version {version}");
-        return Err(StoreError::Newer { what });
-    }
-    let body: Body =
-        postcard::from_bytes(&bytes[PREFIX_BYTES..]).map_err(|_| StoreError::damaged(PATH))?;
+    let body: Body = FORM.decode(&bytes).map_err(|fault| fault.of(PATH))?;
     if body.store_id != store_id {
         return Err(StoreError::damaged(format!(
             "{PATH}: it belongs to another store; it"
@@ -101,16 +86,9 @@ pub(super) fn prepare(
         next_file: manifest.next_file,
         files: manifest.files.clone(),
     };
-    let mut bytes = postcard::to_extend(&body, vec![0; PREFIX_BYTES])
-        .expect("plain values, and memory does not fail");
-    let body_bytes = u32::try_from(bytes.len() - PREFIX_BYTES).expect("few files are kept");
-    bytes[..4].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[8..]);
-    bytes[4..8].copy_from_slice(&crc.to_le_bytes());
     failpoint::hit("manifest-write");
-    write_new(disk, &bytes).map_err(StoreError::io("write", NEW_PATH))
+    small_file::write(disk, NEW_PATH, &FORM.encode(&body))
+        .map_err(StoreError::io("write", NEW_PATH))
 }
 
 /// Puts the manifest that was prepared in the place of the one that counts, durably.
@@ -134,19 +112,4 @@ pub(super) fn sync_names(disk: &dyn Disk) -> Result<(), StoreError> {
             .map_err(StoreError::io("sync", name))?;
     }
     Ok(())
-}
-
-fn write_new(disk: &dyn Disk, bytes: &[u8]) -> io::Result<()> {
-    let file = disk.open(NEW_PATH, true)?;
-    file.set_len(0)?;
-    file.write_at(0, bytes)?;
-    file.sync_data()
-}
-
-fn read_file(disk: &dyn Disk) -> io::Result<Vec<u8>> {
-    let file = disk.open(PATH, false)?;
-    let mut bytes = vec![0; usize::try_from(file.len()?).unwrap_or(usize::MAX)];
-    let read = file.read_at(0, &mut bytes)?;
-    bytes.truncate(read);
-    Ok(bytes)
 }
