@@ -197,14 +197,14 @@ pub struct Needed {
 }
 
 impl Needed {
-    /// How many events of a range are needed.
+    /// How many of these events are needed.
     #[must_use]
-    pub fn count_in(&self, seqs: RangeInclusive<u64>) -> u64 {
-        let (first, last) = seqs.into_inner();
-        let behind = (last + 1).saturating_sub(self.from.max(first));
-        let rank = |seq: Option<u64>| seq.map_or(0, |seq| self.open.rank(seq));
-        let before = last.min(self.from.saturating_sub(1));
-        behind + rank(Some(before)).saturating_sub(rank(first.checked_sub(1)))
+    pub fn count_of(&self, seqs: &RoaringTreemap) -> u64 {
+        let below = |seqs: &RoaringTreemap| {
+            let last = self.from.checked_sub(1);
+            last.map_or(0, |last| seqs.rank(last))
+        };
+        seqs.len() - below(seqs) + below(&(&self.open & seqs))
     }
 
     /// Whether an event is needed.

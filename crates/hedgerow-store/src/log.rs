@@ -361,7 +361,6 @@ impl RecoveredLog {
         let (wishes, wishes_heard) = mpsc::sync_channel(WISHES_MAX);
         let preparing = Arc::clone(&log.shared);
         let committing = Arc::clone(&log.shared);
-        log.shared.has_tender();
         *lock(&log.wishes) = Some(wishes.clone());
         let threads = [
             spawn("hedgerow-tend", move || {
@@ -468,12 +467,17 @@ impl Store for Log {
 
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError> {
         self.check_open()?;
-        self.shared.checkpoint(through, liveness)?;
-        if let Some(wishes) = &*lock(&self.wishes) {
-            // One that is not heard now is granted with another one, or after the next checkpoint.
-            let _ = wishes.try_send(Wish::Upkeep);
+        self.shared.check_owner()?;
+        let plan = self.shared.plan_cleaning(through, liveness);
+        match &*lock(&self.wishes) {
+            Some(wishes) => {
+                self.shared.leave_plan(plan);
+                // One that is not heard now is granted with another one, or after the next checkpoint.
+                let _ = wishes.try_send(Wish::Upkeep);
+                Ok(())
+            }
+            None => self.shared.clean(&plan),
         }
-        Ok(())
     }
 
     fn usage(&self) -> Usage {
@@ -540,9 +544,7 @@ fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<
             return;
         }
         if let Err(error) = writer.commit(&mut batch) {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            tracing::error!(cause, "the store closes: {error}");
-            return;
+            return shared.close_for(&error);
         }
         // A wish that is not heard now is repeated after the next group, or granted with another one.
         if let Some(number) = writer.next_segment() {

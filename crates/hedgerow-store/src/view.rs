@@ -19,6 +19,7 @@ pub(crate) mod baseline;
 pub(crate) mod check;
 mod checkpoint;
 mod layers;
+mod liveness;
 mod open_set;
 mod pending;
 mod publish_ids;
@@ -30,7 +31,6 @@ pub mod table;
 mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
@@ -47,6 +47,7 @@ pub use self::rows::Counters;
 use self::rows::{SubscriptionRow, TopicRow};
 use self::table::{Space, Table};
 pub use self::terminal::{Disposition, TerminalFilter, TerminalPage, TerminalRecord};
+use crate::Group;
 use crate::catalog::{Catalog, Change};
 use crate::error::StoreError;
 use crate::record::{
@@ -54,7 +55,6 @@ use crate::record::{
     Record, Settled, SnapshotPlace, Started, StartedDelivery,
 };
 use crate::secrets::Secrets;
-use crate::{Group, Liveness, Needed};
 
 /// The view of one store. Owned by one thread.
 pub struct View {
@@ -546,51 +546,20 @@ impl View {
             .put_new(Space::Due, rows::due_key(id, due, seq), rows::encode(owed));
     }
 
+    /// Takes a subscription as it was stored.
+    fn restore_subscription(&mut self, id: SubscriptionId, row: SubscriptionRow, open: OpenSet) {
+        let declared = self.catalog.subscription(id);
+        let topic = declared.map(|subscription| subscription.topic);
+        if let Some(topic) = topic {
+            self.members.entry(topic).or_default().push(id);
+        }
+        self.subscriptions
+            .insert(id, SubscriptionState { topic, row, open });
+    }
+
     /// The table under the view.
     #[must_use]
     pub fn table(&self) -> &Arc<dyn Table> {
         self.layers.table()
-    }
-}
-
-impl Liveness for View {
-    fn needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> Needed {
-        let mut needed = Needed::default();
-        if self.catalog.topic(topic).is_none() {
-            return needed;
-        }
-        needed.from = self.read_to(topic).min(self.pinned_from(topic));
-        for id in self.members.get(&topic).into_iter().flatten() {
-            needed.from = needed.from.min(self.cursor(*id));
-            if let Some(state) = self.subscriptions.get(id) {
-                needed.open.extend(state.open.iter_in(seqs.clone()));
-            }
-        }
-        needed
-    }
-
-    fn has_baseline(&self, segment: u32) -> bool {
-        self.baselines.written.contains(&segment)
-    }
-
-    fn subscriptions(&self) -> Vec<(SubscriptionId, TopicId)> {
-        let topics = self.catalog.subscriptions();
-        topics.map(|one| (one.id, one.topic)).collect()
-    }
-
-    fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
-        if self.catalog.topic(topic).is_none() {
-            return false;
-        }
-        if self.read_to(topic).min(self.pinned_from(topic)) <= *seqs.end() {
-            return true;
-        }
-        self.members.get(&topic).into_iter().flatten().any(|id| {
-            self.cursor(*id) <= *seqs.end()
-                || self
-                    .subscriptions
-                    .get(id)
-                    .is_some_and(|state| state.open.intersects(seqs.clone()))
-        })
     }
 }

@@ -7,10 +7,10 @@
 //! What is kept describes deliveries as of the end of the last cleaned segment, and is worked out from the records of the
 //! cleaned segments alone. So a view can be built again from a baseline, from what is kept, and from the log that is left:
 //! nothing is counted twice and nothing left out. That is why segments are cleaned in *runs*, each of which ends before a
-//! segment with a baseline.
+//! segment with a baseline; and several runs that leave little are one *part*, with one commit.
 //!
-//! [`plan`](Shared::plan_cleaning) asks the view, quickly, on the thread of its owner;
-//! [`clean`](Shared::clean) reads and writes, on the thread that tends the segments.
+//! [`plan_cleaning`](Shared::plan_cleaning) asks the view, quickly, on the thread of its owner;
+//! [`carry_out`](Shared::carry_out) reads and writes, on the thread that tends the segments.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,14 +18,15 @@ use std::sync::atomic::Ordering;
 
 use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
+use roaring::RoaringTreemap;
 
 use super::kept::{Class, Cleaning};
-use super::scan::Scanner;
-use super::segment::{self, Segment};
+use super::segment::Segment;
 use super::shared::Shared;
 use crate::error::StoreError;
 use crate::failpoint;
 use crate::record::{DeliveryChange, DeliveryState, Owed, Record};
+use crate::view::baseline;
 use crate::{Liveness, Needed};
 
 /// Segments that are cleaned at once: their records' changes are in memory.
@@ -52,8 +53,8 @@ struct Step {
 }
 
 impl Plan {
-    /// The steps that are taken at once, as syncs take longer than all the rest: runs that leave about a segment to be
-    /// kept, which there is room for.
+    /// The steps that are taken at once, so that many share the syncs of one commit: runs that leave about a segment to
+    /// be kept, which there is room for.
     fn parts(&self, needed_bytes_max: u64) -> Vec<Vec<&Step>> {
         let mut parts: Vec<Vec<&Step>> = Vec::new();
         let mut part_bytes = needed_bytes_max;
@@ -130,39 +131,27 @@ impl Shared {
     }
 
     /// Does what was planned. What was forgotten since is left alone.
-    ///
-    /// # Errors
-    /// Of a disk that is full: what was not cleaned waits for the next plan. Any other error closes the log.
-    pub(crate) fn clean(&self, plan: &Plan) -> Result<(), StoreError> {
-        self.fence.check().inspect_err(|_| self.close())?;
-        let cleaned = self.clean_runs(plan).and_then(|()| self.tidy_kept(plan));
-        cleaned.inspect_err(|error| {
-            if !error.is_disk_full() {
-                self.close();
-            }
-        })
-    }
-
-    fn clean_runs(&self, plan: &Plan) -> Result<(), StoreError> {
-        for run in plan.parts(u64::from(self.options.segment_bytes)) {
-            let Some(first) = run.first().map(|step| step.segment.number) else {
+    pub(super) fn carry_out(&self, plan: &Plan) -> Result<(), StoreError> {
+        self.fence.check()?;
+        for part in plan.parts(u64::from(self.options.segment_bytes)) {
+            let Some(first) = part.first().map(|step| step.segment.number) else {
                 continue;
             };
             if self.segments().front().map(|oldest| oldest.number) != Some(first) {
                 continue;
             }
-            if run.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
-                self.keep_needed(&run, plan)?;
+            if part.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
+                self.keep_needed(&part, plan)?;
                 self.cleaned_segments
-                    .fetch_add(run.len() as u64, Ordering::Relaxed);
+                    .fetch_add(part.len() as u64, Ordering::Relaxed);
             }
-            for step in &run {
+            for step in &part {
                 self.forget_oldest(&step.segment)?;
             }
-            // Not this run's own: what was just given back may be there again after a power cut.
-            crate::view::baseline::remove_before(&*self.disk, first)?;
+            // Not this part's own: what was just given back may be there again after a power cut.
+            baseline::remove_before(&*self.disk, first)?;
         }
-        Ok(())
+        self.tidy_kept(plan)
     }
 
     /// Deletes kept files in which nothing is needed, and writes those anew in which little is.
@@ -174,24 +163,24 @@ impl Shared {
         self.kept.tidy(&plan.kept, is_pressed)
     }
 
-    /// Copies what is needed of a run.
-    fn keep_needed(&self, run: &[&Step], plan: &Plan) -> Result<(), StoreError> {
-        let mut copy = Copy {
+    /// Copies what is needed of a part.
+    fn keep_needed(&self, part: &[&Step], plan: &Plan) -> Result<(), StoreError> {
+        let mut leftover = Leftover {
             shared: self,
             plan,
             cleaning: self.kept.begin(),
             states: HashMap::new(),
             ended: HashSet::new(),
         };
-        for step in run {
-            copy.follow(&step.segment)?;
+        for step in part {
+            leftover.follow(&step.segment)?;
         }
-        for step in run {
-            copy.keep_events(step)?;
+        for step in part {
+            leftover.keep_events(step)?;
         }
-        copy.keep_updates();
-        let last = run.last().map_or(0, |step| step.segment.number);
-        copy.cleaning.commit(last)
+        leftover.keep_updates();
+        let last = part.last().map_or(0, |step| step.segment.number);
+        leftover.cleaning.commit(last)
     }
 
     /// Gives the file of the oldest segment back.
@@ -208,16 +197,10 @@ impl Shared {
         mut take: impl FnMut(&Record) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let end = segment.content().end;
-        let mut scanner = Scanner::new(&*segment.file, self.store_prefix(), segment.number, end);
+        let mut scanner = self.scanner(segment, end);
         let mut offset = 0;
         while offset < end {
-            let group = scanner.read_group(offset)?.ok_or_else(|| {
-                let place = Mark::new(segment.number, offset);
-                StoreError::damaged(format!(
-                    "{}: the group at {place}",
-                    segment::path(segment.number)
-                ))
-            })?;
+            let group = self.read_group(&mut scanner, segment, offset)?;
             offset = group.end.offset();
             group.records.iter().try_for_each(&mut take)?;
         }
@@ -225,18 +208,18 @@ impl Shared {
     }
 }
 
-/// What a run leaves behind, while it is worked out.
-struct Copy<'a> {
+/// What a part leaves behind, while it is worked out.
+struct Leftover<'a> {
     shared: &'a Shared,
     plan: &'a Plan,
     cleaning: Cleaning<'a>,
-    /// Deliveries that the run's records left unsettled, and those of kept events that they settled.
+    /// Deliveries that the part's records left unsettled, and those of kept events that they settled.
     states: HashMap<(TopicId, u64), States>,
-    /// Subscriptions to which nothing is owed any more of what was before the run.
+    /// Subscriptions to which nothing is owed any more of what was before the part.
     ended: HashSet<SubscriptionId>,
 }
 
-impl Copy<'_> {
+impl Leftover<'_> {
     /// Takes note of what the records of a segment did to deliveries.
     fn follow(&mut self, segment: &Segment) -> Result<(), StoreError> {
         let shared = self.shared;
@@ -338,7 +321,7 @@ impl Copy<'_> {
         })
     }
 
-    /// Notes what became of events that were kept before. What is left besides was settled behind the run: the log that
+    /// Notes what became of events that were kept before. What is left besides was settled behind the part: the log that
     /// is left says so.
     fn keep_updates(&mut self) {
         // In order, so that the same log leaves the same files.
@@ -365,7 +348,9 @@ fn needed_of(segment: &Segment, liveness: &dyn Liveness) -> (HashMap<TopicId, Ne
             continue;
         }
         let one = liveness.needed(*topic, seqs.clone());
-        let count = one.count_in(seqs);
+        let mut all = RoaringTreemap::new();
+        all.insert_range(seqs);
+        let count = one.count_of(&all);
         bytes += range.bytes / range.count() * count;
         needed.insert(*topic, one);
     }

@@ -83,6 +83,8 @@ pub(crate) struct Kept {
     writing: Mutex<()>,
     /// Whether there is a manifest on disk.
     has_manifest: AtomicBool,
+    /// The size of all files: publishing asks for it each time.
+    bytes: AtomicU64,
     compacted_files: AtomicU64,
 }
 
@@ -133,6 +135,7 @@ impl Kept {
             disk,
             store_id,
             options,
+            bytes: AtomicU64::new(state.bytes()),
             state: RwLock::new(state),
             writing: Mutex::default(),
             has_manifest: AtomicBool::new(has_manifest),
@@ -165,7 +168,7 @@ impl Kept {
 
     /// The size of all files.
     pub(crate) fn bytes(&self) -> u64 {
-        self.read(|state| state.files.values().map(|file| file.len_bytes).sum())
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// How many files were written anew.
@@ -267,6 +270,7 @@ impl Kept {
     /// gone are removed.
     fn commit(&self, state: State) -> Result<(), StoreError> {
         manifest::put(&*self.disk)?;
+        self.bytes.store(state.bytes(), Ordering::Relaxed);
         let before = {
             let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, state)
@@ -283,6 +287,10 @@ impl Kept {
 }
 
 impl State {
+    fn bytes(&self) -> u64 {
+        self.files.values().map(|file| file.len_bytes).sum()
+    }
+
     fn manifest(&self) -> Manifest {
         Manifest {
             cleaned_through: self.cleaned_through,

@@ -240,11 +240,11 @@ impl Shared {
             .cloned()
     }
 
-    fn scanner<'a>(&self, segment: &'a Segment, end: u32) -> Scanner<'a> {
+    pub(super) fn scanner<'a>(&self, segment: &'a Segment, end: u32) -> Scanner<'a> {
         Scanner::new(&*segment.file, self.store_prefix(), segment.number, end)
     }
 
-    fn read_group(
+    pub(super) fn read_group(
         &self,
         scanner: &mut Scanner<'_>,
         segment: &Segment,

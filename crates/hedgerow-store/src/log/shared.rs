@@ -20,7 +20,7 @@ use super::segment::Segment;
 use super::{LogOptions, lock};
 use crate::disk::Disk;
 use crate::error::{Fullness, StoreError};
-use crate::{Group, Liveness, Usage};
+use crate::{Group, Usage};
 
 /// After so many bytes of groups the writer looks at the free space again.
 const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
@@ -55,8 +55,6 @@ pub(crate) struct Shared {
     spare_missing: AtomicBool,
     /// What to clean next, for the thread that tends the segments.
     plan: Mutex<Option<Plan>>,
-    /// Whether that thread is there.
-    has_tender: AtomicBool,
     is_cleaning_short_of_space: AtomicBool,
     pub cleaned_segments: AtomicU64,
     pub copied_events: AtomicU64,
@@ -107,7 +105,6 @@ impl Shared {
             missing_bytes: AtomicU64::new(0),
             spare_missing: AtomicBool::new(false),
             plan: Mutex::default(),
-            has_tender: AtomicBool::new(false),
             is_cleaning_short_of_space: AtomicBool::new(false),
             cleaned_segments: AtomicU64::new(0),
             copied_events: AtomicU64::new(0),
@@ -170,19 +167,15 @@ impl Shared {
             .swap(prepared.is_err(), Ordering::Relaxed);
         match prepared {
             Ok(()) => {}
-            Err(StoreError::Io { path, source, .. }) if is_full(&source) => {
+            Err(error) if error.is_disk_full() => {
                 if !was_missing {
                     tracing::warn!(
-                        path,
+                        %error,
                         "no room for the next segment, publishing stops; free space"
                     );
                 }
             }
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(cause, "the store closes: {error}");
-                self.close();
-            }
+            Err(error) => self.close_for(&error),
         }
         self.check_space();
     }
@@ -206,15 +199,10 @@ impl Shared {
             let Some(segment) = next else { return };
             match self.write_index(&segment) {
                 Ok(()) => {}
-                Err(StoreError::Io { path, source, .. }) if is_full(&source) => {
-                    tracing::warn!(path, "no room for the index of a segment; free space");
+                Err(error) if error.is_disk_full() => {
+                    tracing::warn!(%error, "no room for the index of a segment; free space");
                 }
-                Err(error) => {
-                    let cause = std::error::Error::source(&error).map(ToString::to_string);
-                    tracing::error!(cause, "the store closes: {error}");
-                    self.close();
-                    return;
-                }
+                Err(error) => return self.close_for(&error),
             }
         }
     }
@@ -265,39 +253,26 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes room, now that the view is synced up to `through`: by the thread that tends the segments, or at once where
-    /// there is none.
-    pub(crate) fn checkpoint(
-        &self,
-        through: Mark,
-        liveness: &dyn Liveness,
-    ) -> Result<(), StoreError> {
-        self.check_owner()?;
-        let plan = self.plan_cleaning(through, liveness);
-        if self.has_tender.load(Ordering::Acquire) {
-            *lock(&self.plan) = Some(plan);
-            return Ok(());
-        }
-        match self.clean(&plan) {
-            Err(error) if error.is_disk_full() => Ok(()),
-            cleaned => cleaned,
-        }
+    /// Leaves a plan to the thread that tends the segments; one that it has not begun is no longer wanted.
+    pub(crate) fn leave_plan(&self, plan: Plan) {
+        *lock(&self.plan) = Some(plan);
     }
 
-    /// Says that plans are carried out by a thread of its own from now on.
-    pub(crate) fn has_tender(&self) {
-        self.has_tender.store(true, Ordering::Release);
-    }
-
-    /// Cleans what was planned last. Without room for it the log goes on, and the next plan is tried.
+    /// Cleans what was planned last, unless the log has closed.
     pub(crate) fn clean_as_planned(&self) {
-        let Some(plan) = lock(&self.plan).take() else {
-            return;
-        };
-        if self.is_closed() {
-            return;
+        let plan = lock(&self.plan).take();
+        if let Some(plan) = plan.filter(|_| !self.is_closed()) {
+            // What went wrong was said.
+            let _ = self.clean(&plan);
         }
-        let cleaned = self.clean(&plan);
+    }
+
+    /// Does what was planned. Without room for it the log goes on, and the next plan is tried.
+    ///
+    /// # Errors
+    /// The log is closed then.
+    pub(crate) fn clean(&self, plan: &Plan) -> Result<(), StoreError> {
+        let cleaned = self.carry_out(plan);
         let is_short = matches!(&cleaned, Err(error) if error.is_disk_full());
         let was_short = self
             .is_cleaning_short_of_space
@@ -308,12 +283,9 @@ impl Shared {
                     tracing::warn!("no room to keep what is needed of old segments: {error}");
                 }
                 self.check_space();
+                Ok(())
             }
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::error!(cause, "the store closes: {error}");
-            }
-            Ok(()) => {}
+            cleaned => cleaned.inspect_err(|error| self.close_for(error)),
         }
     }
 
@@ -358,6 +330,13 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Closes the log because of an error, and says so.
+    pub(crate) fn close_for(&self, error: &StoreError) {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::error!(cause, "the store closes: {error}");
+        self.close();
+    }
+
     /// Closes the log for good: nothing is taken in, everybody who waits hears of it.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -371,7 +350,8 @@ impl Shared {
         let Some(active) = segments.back() else {
             return self.kept.bytes();
         };
-        let sealed = (segments.len() as u64 - 1) * u64::from(self.options.segment_bytes);
+        let sealed = segments.iter().take(segments.len() - 1);
+        let sealed: u64 = sealed.map(|segment| u64::from(segment.capacity)).sum();
         sealed + u64::from(active.content().end) + self.kept.bytes()
     }
 
@@ -393,12 +373,4 @@ impl Shared {
     fn free_space(&self) -> io::Result<u64> {
         self.disk.free_space()
     }
-}
-
-/// Whether an error says that there is no space.
-fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
 }

@@ -1,15 +1,14 @@
 //! What records say about deliveries, one delivery at a time. The cleaner of the log keeps what these changes leave of the
 //! events it copies; the view folds the same records with more besides, and a test holds the two together.
 
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-
-use hedgerow_core::outcome::Outcome;
 use roaring::RoaringBitmap;
 
 use super::{
     Dead, DeadThen, IN_FLIGHT, Owed, PendingDeadLetter, PendingWrite, Progress, Record, Seek,
-    SeqChunks,
+    SeqChunks, StartedDelivery,
 };
 
 /// One change of one subscription's deliveries.
@@ -42,18 +41,11 @@ impl Record {
     pub fn delivery_changes(&self) -> Vec<DeliveryChange> {
         match self {
             Self::Started(started) => {
-                let changes = started.deliveries.iter().map(|delivery| {
-                    let owed = Owed::Attempt(delivery.progress);
-                    DeliveryChange {
-                        subscription: started.subscription,
-                        seq: delivery.seq,
-                        to: match delivery.replaces_due {
-                            None => DeliveryState::Begun(IN_FLIGHT, owed),
-                            Some(_) => DeliveryState::Moved(IN_FLIGHT, owed),
-                        },
-                    }
-                });
-                changes.collect()
+                let changes = started.deliveries.iter();
+                let row = IN_FLIGHT;
+                changes
+                    .map(|one| one.change(started.subscription, row))
+                    .collect()
             }
             Self::Failed(failed) => {
                 let changes = failed.deliveries.iter().map(|delivery| DeliveryChange {
@@ -73,18 +65,10 @@ impl Record {
             }
             Self::Dead(dead) => dead.change().into_iter().collect(),
             Self::Lease(lease) => {
-                let changes = lease.deliveries.iter().map(|delivery| {
-                    let owed = Owed::Attempt(delivery.progress);
-                    DeliveryChange {
-                        subscription: lease.subscription,
-                        seq: delivery.seq,
-                        to: match delivery.replaces_due {
-                            None => DeliveryState::Begun(lease.until, owed),
-                            Some(_) => DeliveryState::Moved(lease.until, owed),
-                        },
-                    }
-                });
-                changes.collect()
+                let changes = lease.deliveries.iter();
+                changes
+                    .map(|one| one.change(lease.subscription, lease.until))
+                    .collect()
             }
             Self::Seek(seek) => seek.changes(),
             Self::Events(_)
@@ -93,6 +77,21 @@ impl Record {
             | Self::CleanStop(_)
             | Self::Hold(_)
             | Self::Snapshot(_) => Vec::new(),
+        }
+    }
+}
+
+impl StartedDelivery {
+    /// It stands under this row from now on.
+    fn change(&self, subscription: SubscriptionId, row: Timestamp) -> DeliveryChange {
+        let owed = Owed::Attempt(self.progress);
+        DeliveryChange {
+            subscription,
+            seq: self.seq,
+            to: match self.replaces_due {
+                None => DeliveryState::Begun(row, owed),
+                Some(_) => DeliveryState::Moved(row, owed),
+            },
         }
     }
 }

@@ -15,7 +15,7 @@ use super::layers::{Layers, Overlay};
 use super::open_set::OpenSet;
 use super::rows::{self, STAMP_KEY, StampRow, SubscriptionRow, TopicRow, damaged_view};
 use super::table::{Row, Space, Table};
-use super::{BEHIND_IN_FLIGHT, ChangedRows, SubscriptionState, View, ViewOptions};
+use super::{BEHIND_IN_FLIGHT, ChangedRows, View, ViewOptions};
 use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -33,7 +33,7 @@ const RAISED_FLOORS_MAX: usize = 256;
 const CATALOG_FILES_KEPT: usize = 4;
 /// Baselines that are known of; there are no more segments.
 const BASELINES_KNOWN_MAX: usize = 1 << 16;
-pub(super) const CATALOG_DIRECTORY: &str = "catalog";
+pub(crate) const CATALOG_DIRECTORY: &str = "catalog";
 const CATALOG_ENDING: &str = ".json";
 
 /// A view that is being written down: everything folded up to its mark.
@@ -171,19 +171,7 @@ impl View {
                 Some(b's') if key != STAMP_KEY => {
                     let id = SubscriptionId(rows::id_of(&key)?);
                     let row: SubscriptionRow = rows::decode(&value)?;
-                    let topic = self
-                        .catalog
-                        .subscription(id)
-                        .map(|subscription| subscription.topic);
-                    if let Some(topic) = topic {
-                        self.members.entry(topic).or_default().push(id);
-                    }
-                    let state = SubscriptionState {
-                        topic,
-                        row,
-                        open: OpenSet::default(),
-                    };
-                    self.subscriptions.insert(id, state);
+                    self.restore_subscription(id, row, OpenSet::default());
                 }
                 Some(b'n') => {
                     let place: SnapshotPlace = rows::decode(&value)?;

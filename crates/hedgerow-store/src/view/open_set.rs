@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use roaring::RoaringBitmap;
+use roaring::{RoaringBitmap, RoaringTreemap};
 
 use super::rows::damaged_view;
 use crate::error::StoreError;
@@ -75,7 +75,7 @@ impl OpenSet {
     }
 
     /// Those in the range, ascending.
-    pub(super) fn iter_in(&self, seqs: RangeInclusive<u64>) -> impl Iterator<Item = u64> + '_ {
+    fn iter_in(&self, seqs: RangeInclusive<u64>) -> impl Iterator<Item = u64> + '_ {
         let (first, last) = (*seqs.start(), *seqs.end());
         self.chunks
             .range(first >> CHUNK_BITS..=last >> CHUNK_BITS)
@@ -85,6 +85,11 @@ impl OpenSet {
                     .map(move |low| (chunk << CHUNK_BITS) | u64::from(low))
             })
             .filter(move |seq| seqs.contains(seq))
+    }
+
+    /// Those in the range.
+    pub(super) fn set_in(&self, seqs: RangeInclusive<u64>) -> RoaringTreemap {
+        RoaringTreemap::from_sorted_iter(self.iter_in(seqs)).expect("they come in ascending order")
     }
 
     /// Whether one of them lies in the range.

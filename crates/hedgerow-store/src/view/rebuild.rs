@@ -14,7 +14,7 @@ use super::checkpoint::read_catalog;
 use super::open_set::OpenSet;
 use super::rows::damaged_view;
 use super::table::Table;
-use super::{FIRST_IN_FLIGHT, SubscriptionState, View, ViewOptions};
+use super::{FIRST_IN_FLIGHT, View, ViewOptions};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::record::Owed;
@@ -58,17 +58,11 @@ impl View {
             view.changed.topics.insert(*id);
         }
         for part in &baseline.subscriptions {
-            let declared = view.catalog.subscription(part.id);
-            let topic = declared.map(|subscription| subscription.topic);
-            if let Some(topic) = topic {
-                view.members.entry(topic).or_default().push(part.id);
-            }
             let mut row = part.row;
             row.due_floor = Timestamp::ZERO;
             let mut open = OpenSet::default();
             open.restore(&part.open)?;
-            view.subscriptions
-                .insert(part.id, SubscriptionState { topic, row, open });
+            view.restore_subscription(part.id, row, open);
             view.changed.subscriptions.insert(part.id);
         }
         Ok(view)

@@ -25,7 +25,7 @@ impl View {
                 kept.insert_range(from..=*seqs.end());
             }
             if let Some(state) = self.subscriptions.get(&id) {
-                kept.extend(state.open.iter_in(seqs.clone()));
+                kept |= state.open.set_in(seqs.clone());
             }
             (id, kept)
         });

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
@@ -72,6 +71,17 @@ impl<'a> Cleaning<'a> {
         }
     }
 
+    /// Adds nothing to this file, which a compaction empties.
+    pub(super) fn not_to(mut self, file: u32) -> Self {
+        self.emptied = Some(file);
+        self
+    }
+
+    /// A file as it is now.
+    pub(super) fn file(&self, number: u32) -> Option<Arc<KeptFile>> {
+        self.state.files.get(&number).cloned()
+    }
+
     /// Keeps an event with what is owed for it.
     pub(crate) fn event(
         &mut self,
@@ -86,17 +96,6 @@ impl<'a> Cleaning<'a> {
             Class::Behind => 0,
         };
         self.event_in(class, bucket, position, published, bytes, owed);
-    }
-
-    /// Adds nothing to this file, which a compaction empties.
-    pub(super) fn not_to(mut self, file: u32) -> Self {
-        self.emptied = Some(file);
-        self
-    }
-
-    /// A file as it is now.
-    pub(super) fn file(&self, number: u32) -> Option<Arc<KeptFile>> {
-        self.state.files.get(&number).cloned()
     }
 
     /// The same, where the bucket is known.
@@ -346,13 +345,5 @@ impl Drop for Cleaning<'_> {
                 let _ = self.kept.disk.remove(&file.path);
             }
         }
-    }
-}
-
-impl Kept {
-    /// Says that so many files were written anew.
-    pub(super) fn count_compacted(&self, files: usize) {
-        self.compacted_files
-            .fetch_add(files as u64, Ordering::Relaxed);
     }
 }

@@ -42,11 +42,7 @@ pub(crate) struct KeptTopic {
 impl KeptTopic {
     /// About how many bytes of it are needed.
     pub(crate) fn needed_bytes(&self, needed: &Needed) -> u64 {
-        let below =
-            |seqs: &RoaringTreemap| needed.from.checked_sub(1).map_or(0, |seq| seqs.rank(seq));
-        let behind = self.seqs.len() - below(&self.seqs);
-        let before = below(&(&needed.open & &self.seqs));
-        self.bytes / self.seqs.len().max(1) * (behind + before)
+        self.bytes / self.seqs.len().max(1) * needed.count_of(&self.seqs)
     }
 }
 
