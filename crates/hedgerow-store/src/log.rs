@@ -55,6 +55,7 @@ use tokio::sync::{oneshot, watch};
 
 pub(crate) use self::content::EventsRange;
 use self::fence::Fence;
+use self::inspect::Events;
 use self::kept::OwedDelivery;
 use self::pool::Pool;
 use self::queue::Work;
@@ -313,6 +314,12 @@ impl RecoveredLog {
             Some(baseline) => Ok(Some(baseline)),
             None => Err(StoreError::Unrecoverable { segment: number }),
         }
+    }
+
+    /// The events there are.
+    pub(crate) fn events(&self) -> Events {
+        let kept = self.shared.kept.files();
+        inspect::events_in(&self.shared.segments(), kept.iter().map(|file| &**file))
     }
 
     /// Hands on what is owed for kept events, as of the beginning of the log.

@@ -9,6 +9,7 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::log::{Log, LogOptions};
 use crate::secrets::Secrets;
+use crate::view::CATALOG_DIRECTORY;
 use crate::view::table::Table;
 use crate::view::{View, ViewOptions};
 
@@ -68,8 +69,8 @@ pub fn recover(
     };
     // Whatever was declared was in the log first.
     let has_catalog = !disk
-        .list("catalog")
-        .map_err(StoreError::io("list", "catalog"))?
+        .list(CATALOG_DIRECTORY)
+        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?
         .is_empty();
     if has_catalog && log.end() == Mark::ZERO {
         return Err(StoreError::damaged(

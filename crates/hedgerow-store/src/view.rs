@@ -38,6 +38,7 @@ use hedgerow_core::time::Timestamp;
 
 pub use self::acks::chunks_of;
 use self::baseline::Baselines;
+pub(crate) use self::checkpoint::CATALOG_DIRECTORY;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
 use self::open_set::OpenSet;

@@ -51,6 +51,7 @@ pub fn check(
         walk.segment(&segment)?;
     }
     let (mut report, seen) = walk.finish();
+    check_newest(&mut report);
     add_kept(kept, &mut report);
     check_baselines(disk, found.store_id, &mut report)?;
     for (path, wrong) in view_check::catalogs(disk, secrets)? {
@@ -108,6 +109,21 @@ pub fn is_store(disk: &dyn Disk) -> Result<(), StoreError> {
 pub(crate) fn lock_store(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
     is_store(disk)?;
     super::take_lock(disk)
+}
+
+/// An index is written when the next segment has a durable group, so the newest segment has none. (Opening does not ask: a
+/// log whose end was lost goes on where it ends now, as after a restore.)
+fn check_newest(report: &mut CheckReport) {
+    if let Some(newest) = report.segments.last()
+        && newest.index == IndexCheck::Right
+    {
+        let missing = segment::path(newest.number + 1);
+        report.problem(
+            missing,
+            None,
+            "missing, the index of the one before says that it was there",
+        );
+    }
 }
 
 fn add_kept(kept: kept::check::Checked, report: &mut CheckReport) {

@@ -1,8 +1,10 @@
 //! Looks at the log of a store that nobody uses, without changing anything.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hedgerow_core::position::Mark;
+use hedgerow_core::position::{Mark, TopicId};
+use roaring::RoaringTreemap;
 
 use super::kept::{Kept, KeptFile};
 use super::recover::{self, Scanned};
@@ -12,6 +14,29 @@ use super::{check, store_prefix, superblock};
 use crate::Group;
 use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
+
+/// Event numbers by topic.
+pub(crate) type Events = BTreeMap<TopicId, RoaringTreemap>;
+
+/// The events in these segments and kept files.
+pub(super) fn events_in<'a>(
+    segments: impl IntoIterator<Item = &'a Arc<Segment>>,
+    kept: impl IntoIterator<Item = &'a KeptFile>,
+) -> Events {
+    let mut events = Events::new();
+    for segment in segments {
+        for (topic, range) in &segment.content().topics {
+            let seqs = events.entry(*topic).or_default();
+            seqs.insert_range(range.first_seq..=range.last_seq);
+        }
+    }
+    for file in kept {
+        for (topic, kept) in &file.topics {
+            *events.entry(*topic).or_default() |= &kept.seqs;
+        }
+    }
+    events
+}
 
 /// A log that is looked at. Nobody else opens it meanwhile.
 pub(crate) struct Inspected {
@@ -63,6 +88,11 @@ impl Inspected {
             end: tail.end(),
             lock: None,
         })
+    }
+
+    /// The events there are.
+    pub(crate) fn events(&self) -> Events {
+        events_in(&self.segments, &self.kept)
     }
 
     /// The end of what was forgotten.

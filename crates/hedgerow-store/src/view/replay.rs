@@ -12,7 +12,7 @@ impl View {
     /// end of the log.
     ///
     /// # Errors
-    /// [`StoreError::ViewAhead`] and [`StoreError::ViewBehind`] for a view from before or after the log, as when only one
+    /// [`StoreError::Damaged`] if events that are needed are neither in the log nor kept; [`StoreError::ViewAhead`] and [`StoreError::ViewBehind`] for a view from before or after the log, as when only one
     /// of them was restored from a backup.
     pub fn catch_up(&mut self, log: &RecoveredLog, bytes_max: usize) -> Result<(), StoreError> {
         self.check_between(log.oldest(), log.end())?;
@@ -25,10 +25,12 @@ impl View {
                 self.fold(group)?;
             }
         }
-        if self.group + 1 == log.next_number() {
-            Ok(())
-        } else {
-            Err(damaged_view("it belongs to another log"))
+        if self.group + 1 != log.next_number() {
+            return Err(damaged_view("it belongs to another log"));
+        }
+        match self.missing(&log.events()).first() {
+            Some(missing) => Err(StoreError::damaged(format!("log/, kept/ ({missing})"))),
+            None => Ok(()),
         }
     }
 

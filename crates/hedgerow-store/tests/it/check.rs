@@ -214,7 +214,7 @@ fn many_damaged_places_are_all_named() {
 #[test]
 fn other_files_are_checked_too() {
     type Spoil = fn(&Place);
-    let cases: [(&str, Spoil, &str); 9] = [
+    let cases: [(&str, Spoil, &str); 10] = [
         (
             "an index",
             |place| place.disk.flip_bit("log/00000002.idx", 50),
@@ -229,6 +229,20 @@ fn other_files_are_checked_too() {
             "the catalog",
             |place| place.disk.flip_bit("catalog/0000000000000001.json", 0),
             "catalog/0000000000000001.json",
+        ),
+        (
+            "no newest segment",
+            |place| {
+                let disk = place.disk.mount();
+                let mut names = disk.list("log").unwrap();
+                names.retain(|name| name.contains(".seg"));
+                names.sort();
+                // The last one is prepared and has nothing in it.
+                for name in names.iter().rev().take(2) {
+                    disk.remove(&format!("log/{name}")).unwrap();
+                }
+            },
+            "missing, the index of the one before says that it was there",
         ),
         (
             "no catalog",

@@ -18,7 +18,7 @@ use hedgerow_store::view::chunks_of;
 use hedgerow_store::view::table::MemoryTable;
 use hedgerow_store::{Store, StoreError};
 
-use crate::grid::{Grid, SUBSCRIPTIONS, TOPICS, options, said};
+use crate::grid::{Grid, SUBSCRIPTIONS, TOPICS, open_view, options, said};
 use crate::support::{packed, secrets, ticking};
 
 #[test]
@@ -295,6 +295,77 @@ fn a_lost_log_is_not_taken_for_an_empty_one() {
         assert!(
             matches!(error, StoreError::Damaged { .. }),
             "{has_manifest}: {error}"
+        );
+    }
+}
+
+/// Events that are owed and are nowhere: refused when the store opens, and not met when they are to be sent.
+#[test]
+fn a_store_that_lost_what_is_owed_is_refused() {
+    type Spoil = fn(&Grid);
+    let cases: [(&str, Spoil); 2] = [
+        ("kept/ lost", |grid| {
+            let disk = grid.disk.mount();
+            disk.remove("kept/MANIFEST").unwrap();
+            for directory in ["kept/owed", "kept/behind"] {
+                for name in disk.list(directory).unwrap() {
+                    disk.remove(&format!("{directory}/{name}")).unwrap();
+                }
+            }
+        }),
+        ("the first segment lost", |grid| {
+            let disk = grid.disk.mount();
+            let oldest = grid.log.oldest().segment() + 1;
+            for path in [
+                format!("log/{oldest:08x}.seg"),
+                format!("log/{oldest:08x}.idx"),
+            ] {
+                let _ = disk.remove(&path);
+            }
+        }),
+    ];
+    for (name, spoil) in cases {
+        // Nobody takes what is published: all is owed, and cleaning keeps what it does not leave in the log.
+        let mut grid = Grid::new(3);
+        for _ in 0..400 {
+            grid.publish(TOPICS[0], 1_000);
+            grid.publish(TOPICS[1], 1_000);
+            grid.commit();
+            if let Some(seq) = grid.begin(SUBSCRIPTIONS[2]) {
+                let progress = grid.progress(1);
+                grid.fail(SUBSCRIPTIONS[2].0, seq, progress);
+            }
+            if let Some(seq) = grid.begin(SUBSCRIPTIONS[0]) {
+                grid.settle(SUBSCRIPTIONS[0].0, seq, IN_FLIGHT);
+            }
+            if let Some(seq) = grid.begin(SUBSCRIPTIONS[1]) {
+                grid.settle(SUBSCRIPTIONS[1].0, seq, IN_FLIGHT);
+            }
+        }
+        grid.read_to_the_end(TOPICS[0]);
+        grid.read_to_the_end(TOPICS[1]);
+        grid.checkpoint();
+        grid.checkpoint();
+        assert!(grid.log.usage().kept_bytes > 0, "{:?}", grid.log.usage());
+        for _ in 0..100 {
+            grid.publish(TOPICS[1], 2_000);
+            grid.commit();
+        }
+        // The view is written down at the end of the log; nothing is cleaned any more.
+        let checkpoint = grid.view.begin_checkpoint().unwrap();
+        checkpoint.write(&*grid.disk.mount()).unwrap();
+        grid.view.finish_checkpoint();
+        grid.log.close();
+        spoil(&grid);
+        let opened = Log::open(grid.disk.mount(), options(), ticking(1_000));
+        let error = opened.and_then(|recovered| {
+            let mut view = open_view(&grid.disk, &grid.table, recovered.store_id());
+            view.catch_up(&recovered, 30_000)
+        });
+        let error = error.unwrap_err();
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "{name}: {error}"
         );
     }
 }
