@@ -44,14 +44,16 @@ use hedgerow_store::view::View;
 use hedgerow_store::{Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinHandle;
 
-use self::dead_letters::{LetterReport, LetterWrites};
+use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
 use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
 use crate::endpoints::Endpoints;
+use crate::letter_write::LetterReport;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
@@ -159,13 +161,13 @@ enum Internal {
     /// Events that subscriptions behind the reader asked for.
     ReadBehind {
         from: Position,
-        took: Duration,
-        result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
+        /// The events, and how long reading took.
+        result: Result<(Vec<(u64, hedgerow_store::StoredEvent)>, Duration), StoreError>,
     },
     /// The checkpoint under way was written, or not.
     Checkpointed(Result<(), StoreError>),
     /// What became of a write of dead letters.
-    LettersWritten(LetterReport),
+    LettersWritten(Result<LetterReport, StoreError>),
 }
 
 /// The life of an engine.
@@ -375,19 +377,31 @@ impl Engine {
         self.read_behind();
         self.wake_the_due()?;
         self.start_attempts()?;
-        self.write_letters();
+        self.write_letters()?;
         self.upkeep()?;
         Ok(has_more)
     }
 
     fn internal(&mut self, internal: Internal) -> Result<(), StoreError> {
         match internal {
-            Internal::ReadBehind { from, took, result } => {
-                self.take_read_behind(from, took, result)
-            }
+            Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
             Internal::Checkpointed(result) => self.checkpointed(result),
             Internal::LettersWritten(report) => self.letters_written(report),
         }
+    }
+
+    /// Tells the loop how a task ended that runs beside it. One that panicked is a store that failed.
+    fn tell_end<T: Send + 'static>(
+        &self,
+        task: JoinHandle<Result<T, StoreError>>,
+        told: impl FnOnce(Result<T, StoreError>) -> Internal + Send + 'static,
+    ) {
+        let events_to = self.events_to.clone();
+        self.spawner.spawn(async move {
+            let result = task.await.unwrap_or(Err(StoreError::Closed));
+            // The engine may be gone; the next one opens what is there.
+            let _ = events_to.send(told(result)).await;
+        });
     }
 
     fn report(&mut self, report: Report) -> Result<(), StoreError> {

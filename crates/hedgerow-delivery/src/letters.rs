@@ -3,11 +3,10 @@
 //!
 //! Decides what is written together (ED-246). Writes nothing; [`crate::engine`] does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hedgerow_core::limits;
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::record::PendingDeadLetter;
 
 use crate::runner::DueKey;
 
@@ -15,13 +14,10 @@ use crate::runner::DueKey;
 /// are let go again. More than deliveries: while a store is unavailable they must not hide what is due behind them.
 pub(crate) const LETTERS_MAX: usize = 65_536;
 
-/// A dead letter and the row it stands under.
-pub(crate) type Letter = (DueKey, PendingDeadLetter);
-
 /// The dead letters of one subscription.
 #[derive(Default)]
 pub(crate) struct Letters {
-    due: BTreeMap<DueKey, PendingDeadLetter>,
+    due: BTreeSet<DueKey>,
     /// Those of a write that began, until the record of what became of it is durable.
     taken: BTreeSet<u64>,
     /// Whether a write is under way: there is one at a time.
@@ -32,9 +28,9 @@ pub(crate) struct Letters {
 
 impl Letters {
     /// Takes note of a row, unless it is being written.
-    pub(crate) fn note(&mut self, key: DueKey, letter: PendingDeadLetter) {
-        if !self.taken.contains(&key.1) {
-            self.due.insert(key, letter);
+    pub(crate) fn note(&mut self, row: DueKey) {
+        if !self.taken.contains(&row.1) {
+            self.due.insert(row);
         }
     }
 
@@ -45,24 +41,24 @@ impl Letters {
     }
 
     /// Takes what is written together now.
-    pub(crate) fn take_batch(&mut self, now: Timestamp) -> Vec<Letter> {
+    pub(crate) fn take_batch(&mut self, now: Timestamp) -> Vec<DueKey> {
         let mut batch = Vec::new();
         while batch.len() < limits::DEAD_LETTER_EVENTS_MAX && self.next_due() <= Some(now) {
-            let Some((key, letter)) = self.due.pop_first() else {
+            let Some(row) = self.due.pop_first() else {
                 break;
             };
-            self.taken.insert(key.1);
-            batch.push((key, letter));
+            self.taken.insert(row.1);
+            batch.push(row);
         }
         batch
     }
 
     /// Puts back what was taken and found no room.
-    pub(crate) fn put_back(&mut self, letters: Vec<Letter>) {
-        for ((due, seq), letter) in letters {
+    pub(crate) fn put_back(&mut self, rows: Vec<DueKey>) {
+        for row in rows {
             // A row that moved or went meanwhile is no longer among the taken ones.
-            if self.taken.remove(&seq) {
-                self.due.insert((due, seq), letter);
+            if self.taken.remove(&row.1) {
+                self.due.insert(row);
             }
         }
     }
@@ -74,7 +70,7 @@ impl Letters {
 
     /// When the next one in memory is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first_key_value().map(|(key, _)| key.0)
+        self.due.first().map(|row| row.0)
     }
 
     /// How many are in memory.
@@ -90,27 +86,13 @@ impl Letters {
         while self.due.len() > LETTERS_MAX {
             self.due.pop_last();
         }
-        self.due.last_key_value().map(|(key, _)| *key)
+        self.due.last().copied()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use hedgerow_core::outcome::DeadLetterReason;
-    use hedgerow_store::record::PendingWrite;
-
     use super::*;
-
-    const LETTER: PendingDeadLetter = PendingDeadLetter {
-        reason: DeadLetterReason::TimeToLiveExceeded,
-        decided: Timestamp::ZERO,
-        published: Timestamp::ZERO,
-        progress: None,
-        write: PendingWrite {
-            failed: 0,
-            first_failed: None,
-        },
-    };
 
     fn at(millis: u64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -121,9 +103,9 @@ mod tests {
     fn a_batch_is_what_is_due_together() {
         let mut letters = Letters::default();
         for seq in 0..1_500 {
-            letters.note((at(5), seq), LETTER);
+            letters.note((at(5), seq));
         }
-        letters.note((at(6), 9_999), LETTER);
+        letters.note((at(6), 9_999));
         assert!(!letters.is_ready(at(4)) && letters.take_batch(at(4)).is_empty());
         assert!(letters.is_ready(at(5)));
         assert_eq!(letters.take_batch(at(5)).len(), 1_000);
@@ -134,15 +116,15 @@ mod tests {
     #[test]
     fn what_is_taken_is_not_taken_again_before_its_record_is_durable() {
         let mut letters = Letters::default();
-        letters.note((at(5), 1), LETTER);
-        letters.note((at(5), 2), LETTER);
+        letters.note((at(5), 1));
+        letters.note((at(5), 2));
         let batch = letters.take_batch(at(5));
-        letters.note((at(5), 1), LETTER);
+        letters.note((at(5), 1));
         assert_eq!(letters.len(), 0, "a refill finds the row still there");
         letters.put_back(batch[1..].to_vec());
         assert_eq!(letters.take_batch(at(5)).len(), 1);
         letters.drop_row(at(5), 1);
-        letters.note((at(9), 1), LETTER);
+        letters.note((at(9), 1));
         assert_eq!(letters.next_due(), Some(at(9)));
     }
 }

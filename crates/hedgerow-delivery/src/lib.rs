@@ -8,6 +8,7 @@
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
+//! | [`letter_write`] | one write of dead letters: read the events, spell, hand over |
 //! | [`letters`] | one subscription's dead letters: which are due, which are being written |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`note`] | what observers are told of each attempt |
@@ -22,6 +23,7 @@ pub mod command;
 mod endpoints;
 pub mod engine;
 pub mod grid;
+mod letter_write;
 mod letters;
 pub mod note;
 mod plan;

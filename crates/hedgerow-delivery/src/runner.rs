@@ -233,7 +233,7 @@ impl Runner {
     fn put(&mut self, key: DueKey, owed: Owed) {
         match owed {
             Owed::Attempt(progress) => drop(self.due.insert(key, progress)),
-            Owed::DeadLetter(letter) => self.letters.note(key, letter),
+            Owed::DeadLetter(_) => self.letters.note(key),
         }
     }
 

@@ -327,6 +327,20 @@ impl View {
             .collect()
     }
 
+    /// What stands in the due index under this time for the delivery.
+    pub fn owed(
+        &self,
+        subscription: SubscriptionId,
+        due: Timestamp,
+        seq: u64,
+    ) -> Result<Option<Owed>, StoreError> {
+        let key = rows::due_key(subscription, due, seq);
+        let mut behind = key.clone();
+        behind.push(0);
+        let found = self.layers.scan(Space::Due, &key, &behind, 1)?;
+        found.first().map(|(_, row)| rows::decode(row)).transpose()
+    }
+
     /// How many crashes in a row the delivery was in flight at, counting one that is found now. An orderly stop resets
     /// the count (ED-190).
     #[must_use]

@@ -7,28 +7,22 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write, blob_name};
+use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write};
 use hedgerow_core::limits;
-use hedgerow_core::outcome::Outcome;
-use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::{self, DeadLetter, DeadLetterArray};
-use hedgerow_io::chance;
-use hedgerow_io::clock::Clock;
-use hedgerow_io::dead_letter::{Blob, DeadLetterError, DeadLetterStore};
+use hedgerow_io::dead_letter::DeadLetterStore;
+use hedgerow_store::StoreError;
 use hedgerow_store::record::{
-    Dead, DeadThen, DropReason, Owed, PendingDeadLetter, PendingWrite, Progress, Record, dead_text,
-    unpack_event,
+    Dead, DeadThen, DropReason, Owed, PendingDeadLetter, PendingWrite, Record,
 };
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
-use hedgerow_store::{Store, StoreError};
 
 use super::{Engine, Internal, Phase};
-use crate::attempt;
 use crate::command::{
     CommandError, DeadLetterInfo, DeadLetterPage, DeadLetterPlace, DeadLetterQuery,
 };
-use crate::letters::Letter;
+use crate::letter_write::{self, Letter, LetterJob, LetterReport, Texts, WriteFault};
 use crate::plan::Plan;
 
 /// Rows that one page of a list looks at, at most: retries are among them.
@@ -70,46 +64,6 @@ impl LetterWrites {
     }
 }
 
-/// What became of a write.
-pub(super) struct LetterReport {
-    subscription: SubscriptionId,
-    /// When it ended.
-    ended: Timestamp,
-    /// What was in the blob, each with its terminal texts.
-    written: Vec<(Letter, Texts)>,
-    /// What found no room in it.
-    left: Vec<Letter>,
-    result: Result<(), WriteFault>,
-}
-
-enum WriteFault {
-    /// The store cannot give the event at this number.
-    Unreadable(u64, StoreError),
-    /// The dead-letter store did not take the blob.
-    Refused(DeadLetterError),
-    /// There is no destination any more.
-    NoDestination,
-}
-
-/// What a terminal record shows of an event.
-struct Texts {
-    event_id: String,
-    event_type: String,
-    subject: String,
-}
-
-/// What a task needs to write a batch.
-struct LetterJob {
-    subscription: SubscriptionId,
-    topic: TopicId,
-    plan: Arc<Plan>,
-    letters: Vec<Letter>,
-    tells_status: bool,
-    store: Arc<dyn Store>,
-    dead_letters: Arc<dyn DeadLetterStore>,
-    clock: Arc<dyn Clock>,
-}
-
 impl Engine {
     /// Lets a subscription stand in line if it has dead letters to write now.
     pub(super) fn queue_letters(&mut self, id: SubscriptionId) {
@@ -125,26 +79,34 @@ impl Engine {
     }
 
     /// Starts writes until no more may run.
-    pub(super) fn write_letters(&mut self) {
+    pub(super) fn write_letters(&mut self) -> Result<(), StoreError> {
         while self.phase == Phase::Running
             && self.letter_writes.under_way < limits::DEAD_LETTER_WRITES_MAX
         {
             let Some(id) = self.letter_writes.queue.pop_front() else {
                 break;
             };
-            self.write_letters_of(id);
+            self.write_letters_of(id)?;
         }
+        Ok(())
     }
 
-    fn write_letters_of(&mut self, id: SubscriptionId) {
+    fn write_letters_of(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let now = self.now();
         let Some(runner) = self.runners.get_mut(&id) else {
-            return;
+            return Ok(());
         };
         runner.letters.is_queued = false;
-        let letters = runner.letters.take_batch(now);
+        let mut letters: Vec<Letter> = Vec::new();
+        for (due, seq) in runner.letters.take_batch(now) {
+            match self.view.owed(id, due, seq)? {
+                Some(Owed::DeadLetter(letter)) => letters.push(((due, seq), letter)),
+                // The row went since.
+                _ => runner.letters.drop_row(due, seq),
+            }
+        }
         if letters.is_empty() {
-            return;
+            return Ok(());
         }
         runner.letters.is_writing = true;
         let job = LetterJob {
@@ -158,16 +120,17 @@ impl Engine {
             clock: Arc::clone(&self.clock),
         };
         self.letter_writes.under_way += 1;
-        let events_to = self.events_to.clone();
-        self.spawner.spawn(async move {
-            let report = write(job).await;
-            // The engine may be gone; then the rows are found again after the restart.
-            let _ = events_to.send(Internal::LettersWritten(report)).await;
-        });
+        let writing = async move { Ok(letter_write::write(job).await) };
+        self.tell_end(self.spawner.spawn(writing), Internal::LettersWritten);
+        Ok(())
     }
 
     /// Takes what became of a write.
-    pub(super) fn letters_written(&mut self, report: LetterReport) -> Result<(), StoreError> {
+    pub(super) fn letters_written(
+        &mut self,
+        report: Result<LetterReport, StoreError>,
+    ) -> Result<(), StoreError> {
+        let report = report?;
         let id = report.subscription;
         self.letter_writes.under_way -= 1;
         let Some(runner) = self.runners.get_mut(&id) else {
@@ -181,7 +144,8 @@ impl Engine {
         };
         let plan = Arc::clone(&runner.plan);
         runner.letters.is_writing = false;
-        runner.letters.put_back(report.left);
+        let left = report.left.into_iter().map(|(row, _)| row);
+        runner.letters.put_back(left.collect());
         let count = report.written.len();
         match &result {
             Ok(()) => {
@@ -231,30 +195,32 @@ impl Engine {
         for id in ids.into_iter().filter(|id| Some(*id) >= from) {
             let after = query.after.filter(|place| place.subscription == id);
             let after = after.map_or(BEHIND_IN_FLIGHT, |place| (place.due, place.seq));
-            let rows = self.view.due(id, after, Timestamp::MAX, rows_left)?;
-            let is_cut = rows.len() == rows_left;
-            rows_left -= rows.len();
-            for (count, row) in rows.iter().enumerate() {
-                let place = DeadLetterPlace {
-                    subscription: id,
-                    due: row.due,
-                    seq: row.seq,
-                };
-                page.letters.extend(self.letter_info(place, row.owed));
-                let is_last = count + 1 == rows.len();
-                if page.letters.len() == query.limit || (is_last && is_cut) {
-                    page.next = Some(place);
-                    return Ok(Ok(page));
-                }
+            let limit = query.limit - page.letters.len();
+            let found = self
+                .view
+                .pending_dead_letters(id, after, limit, &mut rows_left)?;
+            let place = |due, seq| DeadLetterPlace {
+                subscription: id,
+                due,
+                seq,
+            };
+            let letters = found.rows.into_iter();
+            page.letters.extend(
+                letters.filter_map(|(due, seq, letter)| self.letter_info(place(due, seq), letter)),
+            );
+            page.next = found.next.map(|(due, seq)| place(due, seq));
+            if page.next.is_some() {
+                break;
             }
         }
         Ok(Ok(page))
     }
 
-    fn letter_info(&self, place: DeadLetterPlace, owed: Owed) -> Option<DeadLetterInfo> {
-        let Owed::DeadLetter(letter) = owed else {
-            return None;
-        };
+    fn letter_info(
+        &self,
+        place: DeadLetterPlace,
+        letter: PendingDeadLetter,
+    ) -> Option<DeadLetterInfo> {
         let subscription = self.view.catalog().subscription(place.subscription)?;
         let topic = self.view.catalog().topic(subscription.topic)?;
         Some(DeadLetterInfo {
@@ -320,109 +286,5 @@ fn after_write(
         }
         AfterFailedWrite::Unavailable => DeadThen::Dropped(DropReason::DeadLetterStoreUnavailable),
         AfterFailedWrite::NotFound => DeadThen::Dropped(DropReason::DeadLetterContainerNotFound),
-    }
-}
-
-/// Reads, spells and writes a batch, or as much of it as fits into one blob (ED-246).
-async fn write(job: LetterJob) -> LetterReport {
-    let mut report = LetterReport {
-        subscription: job.subscription,
-        ended: Timestamp::ZERO,
-        written: Vec::new(),
-        left: Vec::new(),
-        result: Ok(()),
-    };
-    let mut array = DeadLetterArray::default();
-    let topic_path = event_grid::topic_path(&job.plan.topic_name);
-    let mut letters = job.letters.into_iter();
-    for letter in letters.by_ref() {
-        let ((_, seq), pending) = letter;
-        let position = Position {
-            topic: job.topic,
-            seq,
-        };
-        let read = attempt::read(&job.store, position).await;
-        let event = match read.as_ref().map(|event| unpack_event(&event.bytes)) {
-            Ok(Ok(event)) => event,
-            Ok(Err(error)) => {
-                report.result = Err(WriteFault::Unreadable(seq, error));
-                break;
-            }
-            Err(_) => {
-                let error = read.err().unwrap_or(StoreError::Closed);
-                report.result = Err(WriteFault::Unreadable(seq, error));
-                break;
-            }
-        };
-        let times = Times::of(&pending);
-        let record = times.record(&pending, job.tells_status);
-        if !array.add(&event, &topic_path, &record, limits::DEAD_LETTER_BYTES_MAX) {
-            report.left.push(letter);
-            break;
-        }
-        let texts = Texts {
-            event_id: dead_text(&event.id),
-            event_type: dead_text(&event.event_type),
-            subject: dead_text(event.subject.as_deref().unwrap_or_default()),
-        };
-        report.written.push((letter, texts));
-    }
-    report.left.extend(letters);
-    if let Err(WriteFault::Unreadable(..)) = report.result {
-        // One that nobody needs any more is left out the next time, as its row is gone by then.
-        report
-            .left
-            .extend(report.written.drain(..).map(|(letter, _)| letter));
-        return report;
-    }
-    report.result = match &job.plan.dead_letter_destination {
-        None => Err(WriteFault::NoDestination),
-        Some(destination) => {
-            let now = job.clock.now().timestamp;
-            let blob = Blob {
-                container: destination.container().clone(),
-                name: blob_name(&job.plan.subscription_name, now, &chance::uuid()),
-                count: array.count(),
-                bytes: array.finish(),
-                subscription: job.plan.subscription_name.clone(),
-                topic: job.plan.topic_name.clone(),
-            };
-            let written = job.dead_letters.write(blob).await;
-            written.map_err(WriteFault::Refused)
-        }
-    };
-    report.ended = job.clock.now().timestamp;
-    report
-}
-
-/// The times of a record, spelled.
-struct Times {
-    published: String,
-    last_attempt: Option<String>,
-}
-
-impl Times {
-    fn of(letter: &PendingDeadLetter) -> Self {
-        let last_attempt = letter.progress.map(|progress| progress.last_attempt);
-        Self {
-            published: letter.published.to_string(),
-            last_attempt: last_attempt.map(|time| time.to_string()),
-        }
-    }
-
-    fn record(&self, letter: &PendingDeadLetter, tells_status: bool) -> DeadLetter<'_> {
-        let of = |progress: &Progress| (progress.last_outcome, progress.last_status);
-        let (outcome, status): (Option<Outcome>, u16) = match letter.progress.as_ref().map(of) {
-            Some((outcome, status)) => (Some(outcome), status),
-            None => (None, 0),
-        };
-        DeadLetter {
-            reason: letter.reason,
-            attempts: letter.progress.map_or(0, |progress| progress.attempts),
-            last_outcome: outcome,
-            publish_time: &self.published,
-            last_attempt_time: self.last_attempt.as_deref(),
-            last_status: Some(status).filter(|status| tells_status && *status > 0),
-        }
     }
 }

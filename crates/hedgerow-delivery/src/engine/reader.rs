@@ -196,15 +196,13 @@ impl Engine {
             self.is_reading_behind = true;
             self.read_behind_last = *topic;
             let from = Position { topic: *topic, seq };
-            let (store, events_to) = (Arc::clone(&self.store), self.events_to.clone());
-            let clock = Arc::clone(&self.clock);
-            self.spawner.spawn_blocking(move || {
+            let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
+            let reading = self.spawner.spawn_blocking(move || {
                 let began = clock.now().instant;
-                let result = store.read_from(from, BEHIND_BYTES);
-                let took = clock.now().instant.saturating_duration_since(began);
-                // The engine may be gone; then nobody needs it.
-                let _ = events_to.blocking_send(Internal::ReadBehind { from, took, result });
+                let events = store.read_from(from, BEHIND_BYTES)?;
+                Ok((events, clock.now().instant.saturating_duration_since(began)))
             });
+            self.tell_end(reading, move |result| Internal::ReadBehind { from, result });
             return;
         }
     }
@@ -212,17 +210,18 @@ impl Engine {
     pub(super) fn take_read_behind(
         &mut self,
         from: Position,
-        took: Duration,
-        result: Result<Vec<(u64, StoredEvent)>, StoreError>,
+        result: Result<(Vec<(u64, StoredEvent)>, Duration), StoreError>,
     ) -> Result<(), StoreError> {
         self.is_reading_behind = false;
-        self.behind_rests_until = Some(self.now().plus(took * BEHIND_REST));
+        if let Ok((_, took)) = &result {
+            self.behind_rests_until = Some(self.now().plus(*took * BEHIND_REST));
+        }
         let Some(reader) = self.readers.get_mut(&from.topic) else {
             return Ok(());
         };
         let mut runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
         let events = match result {
-            Ok(events) => events,
+            Ok((events, _)) => events,
             // Whoever stood there is gone, and its events with it.
             Err(StoreError::Forgotten { .. })
                 if runners.all(|runner| runner.read_to != from.seq) =>

@@ -131,6 +131,7 @@ impl Engine {
             self.give_back(flight.seat, Signal::Neutral);
         }
         runner.end_all_late();
+        self.letter_writes.note_problem(id, None);
         self.endpoints.leave(&runner.plan.target, id);
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
             reader.subscriptions.remove(&id);

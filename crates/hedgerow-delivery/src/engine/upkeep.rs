@@ -242,18 +242,12 @@ impl Engine {
         self.upkeep.checkpoint_log_bytes = 0;
         self.upkeep.checkpoint = checkpoint.mark();
         let (store, disk) = (self.store.clone(), self.disk.clone());
-        let events_to = self.events_to.clone();
         let writing = self.spawner.spawn_blocking(move || {
             // The table may be another owner's by now.
             store.check_owner()?;
             checkpoint.write(disk.as_ref())
         });
-        self.spawner.spawn(async move {
-            // A writer that panicked is a store that failed.
-            let result = writing.await.unwrap_or(Err(StoreError::Closed));
-            // The engine may be gone; the next one opens what is there.
-            let _ = events_to.send(Internal::Checkpointed(result)).await;
-        });
+        self.tell_end(writing, Internal::Checkpointed);
         Ok(())
     }
 

@@ -16,21 +16,20 @@ pub struct PendingPage {
     pub next: Option<(Timestamp, u64)>,
 }
 
-/// Rows that one page looks at, at most, so that a subscription with nothing but attempts stays bounded.
-const SCANNED_ROWS_MAX: usize = 10_000;
-
 impl View {
-    /// The first `limit` pending dead letters of the subscription behind the row `after`. A page may hold fewer although
-    /// there are more.
+    /// The first `limit` pending dead letters of the subscription behind the row `after`. Looks at `rows_left` rows at most,
+    /// as attempts are among them, and says how many are left: a page may hold fewer although there are more.
     pub fn pending_dead_letters(
         &self,
         subscription: SubscriptionId,
         after: (Timestamp, u64),
         limit: usize,
+        rows_left: &mut usize,
     ) -> Result<PendingPage, StoreError> {
         let mut last = after.max(BEHIND_IN_FLIGHT);
-        let rows = self.due(subscription, last, Timestamp::MAX, SCANNED_ROWS_MAX)?;
-        let is_whole = rows.len() < SCANNED_ROWS_MAX;
+        let rows = self.due(subscription, last, Timestamp::MAX, *rows_left)?;
+        let is_whole = rows.len() < *rows_left;
+        *rows_left -= rows.len();
         let mut page = PendingPage::default();
         for row in rows {
             if page.rows.len() == limit {

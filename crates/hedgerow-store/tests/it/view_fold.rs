@@ -151,9 +151,9 @@ fn a_pending_dead_letter_waits_under_its_due_time() {
             };
             let owed = Owed::DeadLetter(pending);
             assert_eq!(rows(&grid.view), [DueDelivery { due, seq: 1, owed }]);
-            let page = grid
-                .view
-                .pending_dead_letters(SUBSCRIPTION, FIRST_IN_FLIGHT, 10);
+            let page =
+                grid.view
+                    .pending_dead_letters(SUBSCRIPTION, FIRST_IN_FLIGHT, 10, &mut 10_000);
             let page = page.unwrap();
             assert_eq!((page.rows, page.next), (vec![(due, 1, pending)], None));
             let (counters, open) = grid.view.counters(SUBSCRIPTION);
@@ -205,7 +205,7 @@ fn pending_dead_letters_are_listed_from_among_attempts() {
         let mut after = Some(FIRST_IN_FLIGHT);
         while let Some(from) = after {
             let page = view
-                .pending_dead_letters(SUBSCRIPTION, from, limit)
+                .pending_dead_letters(SUBSCRIPTION, from, limit, &mut 10_000)
                 .unwrap();
             assert!(page.rows.len() <= limit);
             found.extend(page.rows.iter().map(|(_, seq, _)| *seq));
