@@ -5,6 +5,7 @@ pub mod dead_letter;
 pub mod dev;
 pub mod event;
 pub mod event_subscription;
+mod pages;
 pub mod publish;
 pub mod recover;
 pub mod serve;

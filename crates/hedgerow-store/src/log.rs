@@ -19,6 +19,7 @@
 //! | `kept` | the files it is copied to |
 //! | `ring` | the newest groups in memory |
 //! | `read` | reads groups and events, from the ring or from disk |
+//! | `threads` | those that commit, tend segments and clean |
 //! | `shared` | what these share: admission, checkpoints, closing |
 //!
 //! The life of a log: [`Log::open`] finds and repairs what is on the disk; its owner replays the groups of
@@ -42,10 +43,11 @@ mod scan;
 mod segment;
 mod shared;
 mod superblock;
+mod threads;
 mod writer;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -62,6 +64,7 @@ use self::queue::Work;
 pub use self::recover::OpenWork;
 use self::recover::Tail;
 use self::shared::{Files, Shared};
+use self::threads::Cleaner;
 use self::writer::{Start, Writer};
 use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
@@ -81,8 +84,6 @@ const RESERVE_SEGMENTS: u64 = 4;
 /// The part of the bytes that is kept at least, for the growth of kept files before they are written anew.
 const RESERVE_DIVISOR: u64 = 8;
 const LOCK: &str = "LOCK";
-/// Wishes of the commit thread that may wait.
-const WISHES_MAX: usize = 2;
 const MIB: usize = 1024 * 1024;
 
 /// How a log is kept.
@@ -171,8 +172,8 @@ pub struct Log {
     epoch: u32,
     /// In a log that is driven step by step.
     writer: Mutex<Option<Writer>>,
-    /// To the thread that tends the segments.
-    wishes: Mutex<Option<mpsc::SyncSender<Wish>>>,
+    /// Wakes the thread that cleans, if there is one.
+    cleaner: Mutex<Option<Cleaner>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<DiskLock>>,
 }
@@ -266,7 +267,7 @@ impl Log {
     pub fn close(&self) {
         self.shared.queue.close();
         while matches!(self.commit_queued(), Ok(Some(_))) {}
-        lock(&self.wishes).take();
+        lock(&self.cleaner).take();
         for thread in lock(&self.threads).drain(..) {
             // A thread that panicked has closed the log already.
             let _ = thread.join();
@@ -365,18 +366,8 @@ impl RecoveredLog {
     #[must_use]
     pub fn start(self, next_seqs: &HashMap<TopicId, u64>) -> Log {
         let (log, writer) = self.into_log(next_seqs);
-        let (wishes, wishes_heard) = mpsc::sync_channel(WISHES_MAX);
-        let preparing = Arc::clone(&log.shared);
-        let committing = Arc::clone(&log.shared);
-        *lock(&log.wishes) = Some(wishes.clone());
-        let threads = [
-            spawn("hedgerow-tend", move || {
-                tend_segments(&preparing, &wishes_heard);
-            }),
-            spawn("hedgerow-commit", move || {
-                commit_groups(&committing, writer, &wishes);
-            }),
-        ];
+        let (threads, cleaner) = threads::start(&log.shared, writer);
+        *lock(&log.cleaner) = Some(cleaner);
         lock(&log.threads).extend(threads);
         log
     }
@@ -408,7 +399,7 @@ impl RecoveredLog {
             shared: self.shared,
             epoch: self.epoch,
             writer: Mutex::new(None),
-            wishes: Mutex::default(),
+            cleaner: Mutex::default(),
             threads: Mutex::default(),
             lock: Mutex::new(Some(self.lock)),
         };
@@ -476,11 +467,10 @@ impl Store for Log {
         self.check_open()?;
         self.shared.check_owner()?;
         let plan = self.shared.plan_cleaning(through, liveness);
-        match &*lock(&self.wishes) {
-            Some(wishes) => {
+        match &*lock(&self.cleaner) {
+            Some(cleaner) => {
                 self.shared.leave_plan(plan);
-                // One that is not heard now is granted with another one, or after the next checkpoint.
-                let _ = wishes.try_send(Wish::Upkeep);
+                cleaner.wake();
                 Ok(())
             }
             None => self.shared.clean(&plan),
@@ -529,70 +519,6 @@ fn take_lock(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
         },
         _ => StoreError::io("lock", LOCK)(error),
     })
-}
-
-/// Closes the log when the thread that writes ends, in whichever way.
-struct CloseAtEnd<'a>(&'a Shared);
-
-impl Drop for CloseAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// The commit thread: takes all that is queued, without lingering, until the queue is closed and empty.
-fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<Wish>) {
-    let _close = CloseAtEnd(shared);
-    let bytes_max = shared.options.batch_bytes_max();
-    let mut batch = Vec::new();
-    loop {
-        shared.queue.wait_and_take(bytes_max, &mut batch);
-        if batch.is_empty() {
-            return;
-        }
-        if let Err(error) = writer.commit(&mut batch) {
-            return shared.close_for(&error);
-        }
-        // A wish that is not heard now is repeated after the next group, or granted with another one.
-        if let Some(number) = writer.next_segment() {
-            let _ = wishes.try_send(Wish::Segment(number));
-        } else if shared.lacks_indexes() {
-            let _ = wishes.try_send(Wish::Upkeep);
-        }
-    }
-}
-
-/// What the commit thread leaves to the other one.
-enum Wish {
-    /// This segment is needed soon.
-    Segment(u32),
-    /// A segment was sealed, or something can be cleaned.
-    Upkeep,
-}
-
-/// The thread that makes segments ahead of time, the indexes of those that are full, and room.
-fn tend_segments(shared: &Shared, wished: &mpsc::Receiver<Wish>) {
-    if let Err(error) = shared.pool.fill(shared.options.zeroed_segments) {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
-        tracing::warn!(cause, "{error}");
-    }
-    shared.write_indexes();
-    while let Ok(wish) = wished.recv() {
-        if let Wish::Segment(number) = wish {
-            shared.prepare(number);
-        }
-        shared.write_indexes();
-        shared.clean_as_planned();
-    }
-    // Written even if the log has failed: they tell of what was durable before.
-    shared.write_indexes();
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    let thread = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body);
-    thread.expect("the system can start a thread")
 }
 
 /// Locks; a holder that panicked left the content whole, as every section under a lock here does.

@@ -8,20 +8,18 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{DeadLetterInfo, DeadLetterPlace, DeadLetterQuery};
 use serde_json::{Value, json};
 
-use super::extract::Parameters;
-use super::terminal_records::{invalid, number};
+use super::extract::PageQuery;
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
-/// Dead letters of a page, if the request does not say it, and at most.
-const LIMIT_DEFAULT: usize = 100;
-const LIMIT_MAX: usize = 1000;
-
-pub async fn list(
-    State(app): State<SharedApp>,
-    Parameters(parameters): Parameters,
-) -> Result<Json<Value>, ApiError> {
-    let page = app.engine()?.dead_letters(query(parameters)?).await?;
+pub async fn list(State(app): State<SharedApp>, page: PageQuery) -> Result<Json<Value>, ApiError> {
+    let query = DeadLetterQuery {
+        after: page.after(|text| place(text).map(Some))?,
+        topic: page.topic,
+        subscription: page.subscription,
+        limit: page.limit,
+    };
+    let page = app.engine()?.dead_letters(query).await?;
     let value: Vec<Value> = page.letters.iter().map(shown).collect();
     let next = page.next.map(|place| {
         format!(
@@ -32,38 +30,6 @@ pub async fn list(
         )
     });
     Ok(Json(json!({ "value": value, "next": next })))
-}
-
-fn query(parameters: Vec<(String, String)>) -> Result<DeadLetterQuery, ApiError> {
-    let mut query = DeadLetterQuery {
-        limit: LIMIT_DEFAULT,
-        ..DeadLetterQuery::default()
-    };
-    let mut seen: Vec<String> = Vec::new();
-    for (name, value) in parameters {
-        if seen.contains(&name) {
-            return Err(invalid(&name, "stands twice in the query"));
-        }
-        match name.as_str() {
-            "topic" => query.topic = Some(value),
-            "eventSubscription" => query.subscription = Some(value),
-            "after" => {
-                let place = place(&value);
-                query.after =
-                    Some(place.ok_or_else(|| invalid("after", "must be the next of a page"))?);
-            }
-            "limit" => query.limit = number(&name, &value, 1..=LIMIT_MAX)?,
-            _ => {
-                let known = "is no parameter; known are topic, eventSubscription, after and limit";
-                return Err(invalid(&name, known));
-            }
-        }
-        seen.push(name);
-    }
-    if query.subscription.is_some() && query.topic.is_none() {
-        return Err(invalid("eventSubscription", "needs the parameter topic"));
-    }
-    Ok(query)
 }
 
 fn place(text: &str) -> Option<DeadLetterPlace> {

@@ -30,15 +30,29 @@ where
     }
 }
 
-/// The parameters of a query in their order, decoded.
-pub struct Parameters(pub Vec<(String, String)>);
+/// Entries of a page, if the request does not say it, and at most.
+const LIMIT_DEFAULT: usize = 100;
+const LIMIT_MAX: usize = 1000;
 
-impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+/// Which page of a list is asked for, and of whose.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct PageQuery {
+    /// Only of this topic.
+    pub topic: Option<String>,
+    /// Only of this subscription; the topic is there then.
+    pub subscription: Option<String>,
+    /// Where the page before ended.
+    pub after: Option<String>,
+    /// Entries at most.
+    pub limit: usize,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PageQuery {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match Query::from_request_parts(parts, state).await {
-            Ok(Query(parameters)) => Ok(Self(parameters)),
+            Ok(Query(parameters)) => Self::of(parameters),
             Err(error) => {
                 let message = format!("query: {}", error.body_text());
                 Err(ApiError::invalid(
@@ -46,6 +60,90 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
                     "correct the query of the request",
                 ))
             }
+        }
+    }
+}
+
+impl PageQuery {
+    fn of(parameters: Vec<(String, String)>) -> Result<Self, ApiError> {
+        let mut query = Self {
+            limit: LIMIT_DEFAULT,
+            ..Self::default()
+        };
+        let mut seen: Vec<String> = Vec::new();
+        for (name, value) in parameters {
+            if seen.contains(&name) {
+                return Err(invalid(&name, "stands twice in the query"));
+            }
+            match name.as_str() {
+                "topic" => query.topic = Some(value),
+                "eventSubscription" => query.subscription = Some(value),
+                "after" => query.after = Some(value),
+                "limit" => {
+                    let limit = value.parse().ok();
+                    let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
+                    let rule = format!("must be a whole number from 1 to {LIMIT_MAX}");
+                    query.limit = limit.ok_or_else(|| invalid(&name, &rule))?;
+                }
+                _ => {
+                    let known =
+                        "is no parameter; known are topic, eventSubscription, after and limit";
+                    return Err(invalid(&name, known));
+                }
+            }
+            seen.push(name);
+        }
+        if query.subscription.is_some() && query.topic.is_none() {
+            return Err(invalid("eventSubscription", "needs the parameter topic"));
+        }
+        Ok(query)
+    }
+
+    /// Where the page before ended, read by `place`; the beginning if the request does not say it.
+    pub fn after<T: Default>(&self, place: impl Fn(&str) -> Option<T>) -> Result<T, ApiError> {
+        match &self.after {
+            None => Ok(T::default()),
+            Some(text) => place(text).ok_or_else(|| invalid("after", "must be the next of a page")),
+        }
+    }
+}
+
+fn invalid(name: &str, message: &str) -> ApiError {
+    ApiError::invalid(
+        format!("{name}: {message}"),
+        "correct the query of the request",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_queries_are_refused() {
+        let parse = |text: &str| {
+            let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+            let query = PageQuery::of(
+                pairs
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            )?;
+            query.after(|text| text.parse::<u64>().ok())
+        };
+        for text in ["", "topic=orders&eventSubscription=a&after=7&limit=1000"] {
+            assert!(parse(text).is_ok(), "{text}");
+        }
+        for text in [
+            "limit=0",
+            "limit=1001",
+            "limit=x",
+            "after=-1",
+            "after=",
+            "topics=orders",
+            "topic=a&topic=b",
+            "eventSubscription=a",
+        ] {
+            assert!(parse(text).is_err(), "{text} is accepted");
         }
     }
 }

@@ -10,7 +10,7 @@
 //! segment with a baseline; and several runs that leave little are one *part*, with one commit.
 //!
 //! [`plan_cleaning`](Shared::plan_cleaning) asks the view, quickly, on the thread of its owner;
-//! [`carry_out`](Shared::carry_out) reads and writes, on the thread that tends the segments.
+//! [`carry_out`](Shared::carry_out) reads and writes, on a thread for that.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

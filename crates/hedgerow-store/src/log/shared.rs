@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     missing_bytes: AtomicU64,
     /// The next segment could not be made ahead of time.
     spare_missing: AtomicBool,
-    /// What to clean next, for the thread that tends the segments.
+    /// What to clean next, for the thread that cleans.
     plan: Mutex<Option<Plan>>,
     is_cleaning_short_of_space: AtomicBool,
     pub cleaned_segments: AtomicU64,
@@ -253,7 +253,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Leaves a plan to the thread that tends the segments; one that it has not begun is no longer wanted.
+    /// Leaves a plan to the thread that cleans; one that it has not begun is no longer wanted.
     pub(crate) fn leave_plan(&self, plan: Plan) {
         *lock(&self.plan) = Some(plan);
     }
