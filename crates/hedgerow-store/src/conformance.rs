@@ -215,11 +215,18 @@ async fn records_from(store: &dyn Store, from: Mark, count: usize) -> (Mark, Vec
     }
 }
 
-/// Waits until something is so that the store does by itself; a test that waits in vain is ended by its harness.
+/// Looks so many times, a millisecond apart, before it is said that nothing comes: far more than a slow machine needs.
+const LOOKS_MAX: usize = 60_000;
+
+/// Waits until something is so that the store does by itself.
 async fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
+    panic!("the store did not do by itself what was waited for");
 }
 
 /// Waits until the store has closed.

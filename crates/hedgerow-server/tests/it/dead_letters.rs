@@ -1,11 +1,8 @@
 //! Dead letters over the admin API and into a real directory (ED-242 to ED-252, ED-319).
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::support::{Receiver, TestServer, event, subscription, webhook};
+use crate::support::{Receiver, TestServer, event, files, subscription, webhook};
 
 fn declared(endpoint: &str, path: &str, settings: &Value) -> Value {
     let mut declared = webhook(endpoint);
@@ -13,19 +10,6 @@ fn declared(endpoint: &str, path: &str, settings: &Value) -> Value {
         json!({"endpointType": "LocalDirectory", "properties": {"path": path}});
     declared["deadLetter"] = settings.clone();
     declared
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
 }
 
 #[tokio::test]
@@ -112,23 +96,15 @@ async fn a_directory_that_is_missing_is_named() {
         receiver.next().await;
     }
     let page = "/api/v1/deadLetters?topic=orders&eventSubscription=billing&limit=1";
-    let first = loop {
-        let listed = server.admin("GET", page, json!(null)).await.json();
-        if listed["next"].is_string() {
-            break listed;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
+    let first = server
+        .list_until(page, |listed| listed["next"].is_string())
+        .await;
     assert_eq!(first["value"][0]["eventId"], "1");
     assert_eq!(first["value"][0]["failedWrites"], 0);
     let next = format!("{page}&after={}", first["next"].as_str().unwrap());
-    loop {
-        let listed = server.admin("GET", &next, json!(null)).await.json();
-        if listed["value"][0]["eventId"] == "2" {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    server
+        .list_until(&next, |listed| listed["value"][0]["eventId"] == "2")
+        .await;
     server.stop_and_wait().await;
 }
 

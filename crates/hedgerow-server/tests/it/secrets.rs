@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use hedgerow_server::{Config, Server, ServerError, ServerOptions};
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Receiver, TestServer, config, event, subscription, webhook};
+use crate::support::{Receiver, TestServer, config, event, files, subscription, webhook};
 
 /// Every line that the process logs, at every level.
 #[derive(Clone, Default)]
@@ -36,20 +36,6 @@ impl MakeWriter<'_> for Lines {
     fn make_writer(&self) -> Self {
         self.clone()
     }
-}
-
-/// All files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
 }
 
 fn contains(text: &[u8], word: &[u8]) -> bool {

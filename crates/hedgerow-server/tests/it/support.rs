@@ -1,7 +1,7 @@
 //! A server to test, a client that sends what it is told, and a receiver.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -153,6 +153,17 @@ impl TestServer {
             let status = self.status(topic, name).await;
             if is_wanted(&status) {
                 return status;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The same for what a route answers.
+    pub async fn list_until(&self, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let listed = self.admin("GET", path, json!(null)).await.json();
+            if is_wanted(&listed) {
+                return listed;
             }
             tokio::task::yield_now().await;
         }
@@ -348,4 +359,18 @@ impl Receiver {
     pub async fn next(&mut self) -> Delivery {
         self.deliveries.recv().await.unwrap()
     }
+}
+
+/// All files below a directory.
+pub fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
 }
