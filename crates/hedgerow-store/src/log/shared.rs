@@ -344,7 +344,8 @@ impl Shared {
         lock(&self.durable).take();
     }
 
-    /// Kept files and sealed segments whole, the active one as far as it is written.
+    /// Kept files and sealed segments whole, the active one as far as it is written. (One from a time of larger segments
+    /// counts as one of today's: what comes next seals it, and then it can be forgotten.)
     pub(crate) fn used_bytes(&self) -> u64 {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let Some(active) = segments.back() else {
@@ -352,7 +353,8 @@ impl Shared {
         };
         let sealed = segments.iter().take(segments.len() - 1);
         let sealed: u64 = sealed.map(|segment| u64::from(segment.capacity)).sum();
-        sealed + u64::from(active.content().end) + self.kept.bytes()
+        let active = active.content().end.min(self.options.segment_bytes);
+        sealed + u64::from(active) + self.kept.bytes()
     }
 
     /// Looks whether the disk has room; says so if not.

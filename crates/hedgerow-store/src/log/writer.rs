@@ -159,7 +159,9 @@ impl Writer {
 
     /// The active segment if `bytes` fit behind the last group, else the next one.
     fn segment_with_room(&mut self, bytes: usize) -> Result<Arc<Segment>, StoreError> {
+        // One from a time of larger segments is not gone on with: it would be more than may be held now.
         if let Some(active) = &self.active
+            && active.capacity <= self.shared.options.segment_bytes
             && self.offset as usize + bytes <= active.capacity as usize
         {
             return Ok(Arc::clone(active));

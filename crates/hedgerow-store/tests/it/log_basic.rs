@@ -539,3 +539,38 @@ fn old_events_are_found_through_the_index() {
         ));
     }
 }
+
+/// What one segment holds from before is more than may be held now: once nobody needs it, publishing goes on.
+#[test]
+fn smaller_segments_take_the_place_of_larger_ones() {
+    let disk = FaultyDisk::new(1);
+    let large = LogOptions {
+        segment_bytes: 1024 * 1024,
+        group_bytes_max: 1024 * 1024,
+        ..small()
+    };
+    let recovered = Log::open(disk.mount(), large, ticking(0)).unwrap();
+    let log = recovered.start_synchronous(&HashMap::new());
+    log.append(TOPIC, packed("large", 900_000)).unwrap();
+    log.commit_queued().unwrap();
+    drop(log);
+    let options = LogOptions {
+        bytes_max: 8 * 64 * 1024,
+        ..small()
+    };
+    let recovered = Log::open(disk.mount(), options, ticking(0)).unwrap();
+    let log = recovered.start_synchronous(&HashMap::from([(TOPIC, 2)]));
+    log.append(TOPIC, packed("small", 1_000)).unwrap();
+    log.commit_queued().unwrap();
+    assert!(log.usage().is_full, "{:?}", log.usage());
+    let end = *log.durable().borrow();
+    log.checkpoint(end, &Floors(HashMap::from([(TOPIC, 2)])))
+        .unwrap();
+    assert!(!log.usage().is_full, "{:?}", log.usage());
+    log.append(TOPIC, packed("small", 1_000)).unwrap();
+    log.commit_queued().unwrap();
+    assert_eq!(
+        log.read(at(2)).unwrap().bytes,
+        log.read(at(3)).unwrap().bytes
+    );
+}
