@@ -9,6 +9,7 @@
 
 mod arguments;
 mod bench;
+mod cases;
 mod check;
 mod crash;
 mod setup;
@@ -32,7 +33,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 7] = [
+const COMMANDS: [Command; 8] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -50,6 +51,12 @@ const COMMANDS: [Command; 7] = [
         options: "",
         about: "all tests and short crash proofs; HEDGEROW_SLOW=1: long ones",
         run: test::run,
+    },
+    Command {
+        name: "cases",
+        options: "[FILE...]",
+        about: "runs tables of cases against the real code; without files, all of cases/",
+        run: cases::run,
     },
     Command {
         name: "crash",

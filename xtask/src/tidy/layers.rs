@@ -19,7 +19,7 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 9] = [
+const LAYERS: [Layer; 10] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
@@ -72,6 +72,12 @@ const LAYERS: [Layer; 9] = [
         level: Some(5),
         purpose: "the one binary, `hedgerow`: serve, dev and every admin command",
         may_use: &["hedgerow-core", "hedgerow-io", "hedgerow-server"],
+    },
+    Layer {
+        name: "hedgerow-cases",
+        level: None,
+        purpose: "the tables: runs JSON cases against the real code",
+        may_use: &[],
     },
     Layer {
         name: "hedgerow-sim",

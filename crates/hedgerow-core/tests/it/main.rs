@@ -1,10 +1,5 @@
-//! The rules of the core against the tables in `cases/`, and properties.
+//! Properties of the rules of the core; their tables are run by hedgerow-cases.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // A test stops at once, and a runner prints its counts.
+#![allow(clippy::unwrap_used)] // A test stops at once.
 
-mod cases;
-mod filter;
-mod outcome;
 mod properties;
-mod retry_policy_config;
-mod timeline;

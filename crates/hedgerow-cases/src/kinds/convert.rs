@@ -1,11 +1,11 @@
-//! What a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
+//! `convert`: what a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
 
 use hedgerow_dialect::event_grid::{Request, decode, encode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::cases::{Case, Run, members, run};
+use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,30 +30,27 @@ struct Input {
     generated_id: Option<String>,
 }
 
-#[test]
-fn convert_cases() {
-    run("convert", &[], check);
-}
-
-fn check(case: &Case) -> Run {
-    let input: Input = case.input();
+pub fn judge(case: &Case) -> Result<Run, String> {
+    let input: Input = case.input()?;
     if input.from != "EventGridSchema" || input.to != "EventGridSchema" {
-        return Run::Skipped("needs other schemas (ED-037 to ED-056, ED-130 to ED-137)");
+        return Ok(Run::LeftOut(
+            "needs other schemas (ED-037 to ED-056, ED-130 to ED-137)",
+        ));
     }
     if input.domain.is_some() {
-        return Run::Skipped("needs domains (ED-072)");
+        return Ok(Run::LeftOut("needs domains (ED-072)"));
     }
-    let body = format!("[{}]", input.event_text.unwrap());
-    let topic_path = input.topic_path.unwrap();
+    let body = format!("[{}]", input.event_text.ok_or("no event_text")?);
+    let topic_path = input.topic_path.ok_or("no topic_path")?;
     let request = Request {
         content_type: None,
         topic_path: &topic_path,
     };
-    let events = decode(body.as_bytes(), &request).unwrap();
+    let events = decode(body.as_bytes(), &request).map_err(|error| format!("{error:?}"))?;
     let delivered = encode(&events[0], &topic_path);
-    let delivered = std::str::from_utf8(&delivered).unwrap();
-    let (data_text, members_but_data) = parts(delivered);
-    Run::Result(members(json!({
+    let delivered = std::str::from_utf8(&delivered).map_err(|error| error.to_string())?;
+    let (data_text, members_but_data) = parts(delivered).map_err(|error| error.to_string())?;
+    Ok(Run::result(json!({
         "accepted": true,
         "members": members_but_data,
         "data_text": data_text,
@@ -61,16 +58,16 @@ fn check(case: &Case) -> Run {
 }
 
 /// The data as text, and all other members.
-fn parts(body: &str) -> (Option<String>, Map<String, Value>) {
+fn parts(body: &str) -> serde_json::Result<(Option<String>, Map<String, Value>)> {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(borrow, default, deserialize_with = "present")]
         data: Option<&'a RawValue>,
     }
-    let [data]: [Data<'_>; 1] = serde_json::from_str(body).unwrap();
-    let [mut members]: [Map<String, Value>; 1] = serde_json::from_str(body).unwrap();
+    let [data]: [Data<'_>; 1] = serde_json::from_str(body)?;
+    let [mut members]: [Map<String, Value>; 1] = serde_json::from_str(body)?;
     members.remove("data");
-    (data.data.map(|data| data.get().to_owned()), members)
+    Ok((data.data.map(|data| data.get().to_owned()), members))
 }
 
 /// `null` is data too.

@@ -1,4 +1,4 @@
-//! The worked timelines (ED-189 to ED-209) in virtual time: a driver that asks the rules of `retry` and `outcome` and
+//! `timeline`: the worked timelines (ED-189 to ED-209) in virtual time: a driver that asks the rules of `retry` and `outcome` and
 //! does what the engine does with the answers.
 
 use std::time::Duration;
@@ -18,8 +18,8 @@ use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::cases::{Case, Run, members, millis, run};
-use crate::outcome::{FailureName, Kind};
+use crate::read_values::{FailureName, Kind, span};
+use crate::table::{Case, Run};
 
 /// Timelines that probation changes (ED-225 to ED-227); the others would come out the same with it.
 const NEED_PROBATION: [&str; 7] = [
@@ -112,21 +112,14 @@ enum DownKind {
     Crash,
 }
 
-#[test]
-fn timeline_cases() {
-    run("timeline", &[], |case| {
-        if NEED_PROBATION.contains(&case.id.as_str()) {
-            return Run::Skipped("needs probation (ED-225 to ED-227)");
-        }
-        check(case)
-    });
-}
-
-fn check(case: &Case) -> Run {
-    let input: Input = case.input();
+pub fn judge(case: &Case) -> Result<Run, String> {
+    if NEED_PROBATION.contains(&case.id.as_str()) {
+        return Ok(Run::LeftOut("needs probation (ED-225 to ED-227)"));
+    }
+    let input: Input = case.input()?;
     let mut dead_letter = DeadLetterSettings::default();
     if let Some(delay) = input.settings.dead_letter_delay {
-        dead_letter.delay = Duration::from_millis(millis(delay));
+        dead_letter.delay = span(delay);
     }
     let ended = Driver::new(&input).run();
     let seconds = |millis: u64| millis as f64 / 1000.0;
@@ -141,7 +134,7 @@ fn check(case: &Case) -> Run {
         .iter()
         .map(|at| seconds(at.since(P).as_millis() as u64))
         .collect();
-    Run::Result(members(json!({
+    Ok(Run::result(json!({
         "attempts_at": starts,
         "delivery_counts": (0..starts.len()).collect::<Vec<_>>(),
         "delivery_attempts": ended.attempts,
@@ -217,7 +210,7 @@ struct Driver<'a> {
 }
 
 fn at(seconds: f64) -> Timestamp {
-    P.plus(Duration::from_millis(millis(seconds)))
+    P.plus(span(seconds))
 }
 
 impl<'a> Driver<'a> {
@@ -227,12 +220,12 @@ impl<'a> Driver<'a> {
             ..RetrySettings::default()
         };
         if let Some(allowance) = input.settings.latency_allowance {
-            settings.latency_allowance = Duration::from_millis(millis(allowance));
+            settings.latency_allowance = span(allowance);
         }
         if let Some(mode) = &input.settings.slot_mode {
-            settings.slot_mode = mode.parse().unwrap();
+            settings.slot_mode = mode.parse().expect("a slot mode");
         }
-        settings.check().unwrap();
+        settings.check().expect("settings of the table");
         let policy = changed(
             RetryPolicy::default(),
             input.policy.max_delivery_attempts,
@@ -247,7 +240,7 @@ impl<'a> Driver<'a> {
                 retriable_statuses: input.settings.retriable_statuses.clone(),
             },
             policy,
-            timeout: Duration::from_millis(millis(input.response_timeout_s)),
+            timeout: span(input.response_timeout_s),
             changes: changes(input, policy),
             now: P,
             is_up: true,
@@ -320,7 +313,7 @@ impl<'a> Driver<'a> {
         let script = &self.input.script;
         let step = &script[self.step.min(script.len() - 1)];
         self.step += 1;
-        let elapsed = Duration::from_millis(millis(step.after_s));
+        let elapsed = span(step.after_s);
         let (met, wait) = match (step.status, step.failure) {
             (Some(status), None) if elapsed <= self.timeout => {
                 let ends = self.now.plus(elapsed);

@@ -1,0 +1,118 @@
+//! How values in the tables are read.
+
+use std::time::Duration;
+
+use hedgerow_core::outcome::{DeadLetterReason, DestinationKind, Failure, Outcome};
+use hedgerow_core::time::Timestamp;
+use serde::Deserialize;
+
+/// Milliseconds. Times in the tables are seconds with up to three decimals.
+///
+/// # Panics
+///
+/// If it is negative.
+#[must_use]
+pub fn millis(seconds: f64) -> u64 {
+    Duration::try_from_secs_f64(seconds)
+        .map(|time| (time + Duration::from_micros(500)).as_millis() as u64)
+        .expect("times are not negative")
+}
+
+/// A span in seconds.
+#[must_use]
+pub fn span(seconds: f64) -> Duration {
+    Duration::from_millis(millis(seconds))
+}
+
+/// A date-time, to the millisecond.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn timestamp(text: &str) -> Result<Timestamp, String> {
+    let time: jiff::Timestamp = text.parse().map_err(|error| format!("{text}: {error}"))?;
+    Ok(Timestamp::from_millis(time.as_millisecond().unsigned_abs()))
+}
+
+/// A dead-letter reason by its name.
+///
+/// # Errors
+///
+/// If there is none of this name.
+pub fn reason(name: &str) -> Result<DeadLetterReason, String> {
+    let found = DeadLetterReason::ALL
+        .into_iter()
+        .find(|reason| reason.as_str() == name);
+    found.ok_or_else(|| format!("unknown reason {name}"))
+}
+
+/// An outcome by its name.
+///
+/// # Errors
+///
+/// If there is none of this name.
+pub fn outcome(name: &str) -> Result<Outcome, String> {
+    let found = Outcome::ALL
+        .into_iter()
+        .find(|outcome| outcome.as_str() == name);
+    found.ok_or_else(|| format!("unknown outcome {name}"))
+}
+
+/// A kind of destination.
+#[derive(Deserialize, Clone, Copy)]
+#[allow(missing_docs)] // The letters of the specification.
+pub enum Kind {
+    W,
+    R,
+}
+
+impl From<Kind> for DestinationKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::W => Self::Webhook,
+            Kind::R => Self::Managed,
+        }
+    }
+}
+
+/// What an attempt met instead of an answer.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)] // The names of `hedgerow_core::outcome::Failure`.
+pub enum FailureName {
+    Timeout,
+    Dns,
+    Connect,
+    Reset,
+    Tls,
+    Protocol,
+    EntityDisabled,
+    EntityQuota,
+    ServerThrottling,
+    MessageTooLarge,
+    SessionMissing,
+    FunctionWithoutTrigger,
+    NoListener,
+    TokenUnavailable,
+}
+
+impl From<FailureName> for Failure {
+    fn from(name: FailureName) -> Self {
+        match name {
+            FailureName::Timeout => Self::Timeout,
+            FailureName::Dns => Self::Dns,
+            FailureName::Connect => Self::Connect,
+            FailureName::Reset => Self::Reset,
+            FailureName::Tls => Self::Tls,
+            FailureName::Protocol => Self::Protocol,
+            FailureName::EntityDisabled => Self::EntityDisabled,
+            FailureName::EntityQuota => Self::EntityQuota,
+            FailureName::ServerThrottling => Self::ServerThrottling,
+            FailureName::MessageTooLarge => Self::MessageTooLarge,
+            FailureName::SessionMissing => Self::SessionMissing,
+            FailureName::FunctionWithoutTrigger => Self::FunctionWithoutTrigger,
+            FailureName::NoListener => Self::NoListener,
+            FailureName::TokenUnavailable => Self::TokenUnavailable,
+        }
+    }
+}
