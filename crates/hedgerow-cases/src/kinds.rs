@@ -1,6 +1,7 @@
 //! How each kind of case is run, a file each. A new kind is a module and a line in [`KINDS`].
 
 mod convert;
+mod custom_mapping;
 mod dead_letter_record;
 mod delivery_headers;
 mod filter;
@@ -18,8 +19,9 @@ use crate::table::{Case, Run};
 type Judge = fn(&Case) -> Result<Run, String>;
 
 /// The kinds by name.
-pub const KINDS: [(&str, Judge); 9] = [
+pub const KINDS: [(&str, Judge); 10] = [
     ("convert", convert::judge),
+    ("custom_mapping", custom_mapping::judge),
     ("dead_letter_record", dead_letter_record::judge),
     ("delivery_headers", delivery_headers::judge),
     ("filter", filter::judge),

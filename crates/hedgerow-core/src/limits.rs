@@ -43,6 +43,15 @@ pub const INCLUDED_EVENT_TYPES_MAX: usize = 1_000;
 /// bytes each; the same bound keeps the simple ones small.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1_536;
 
+/// Bytes of a `sourceField` of an input mapping: a path that a person writes.
+pub const SOURCE_FIELD_BYTES_MAX: usize = 512;
+
+/// Names in one: each is a level of the event that is looked into.
+pub const SOURCE_FIELD_PARTS_MAX: usize = 32;
+
+/// Bytes of a `defaultValue` of an input mapping: every event carries it.
+pub const MAPPING_DEFAULT_BYTES_MAX: usize = 1_024;
+
 /// `retryPolicy.maxDeliveryAttempts`. Source: ED-200.
 pub const DELIVERY_ATTEMPTS: std::ops::RangeInclusive<u16> = 1..=30;
 

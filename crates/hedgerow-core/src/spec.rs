@@ -12,6 +12,7 @@ mod dead_letter;
 mod endpoint_url;
 mod fields;
 mod filter;
+mod input_mapping;
 mod subscription;
 mod topic;
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 pub use dead_letter::{ContainerPath, DeadLetterDestination};
 pub use endpoint_url::EndpointUrl;
 pub use filter::FilterSpec;
+pub use input_mapping::{InputSchemaMapping, MappedField, SourceField};
 pub use subscription::{DeliverySchema, Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 

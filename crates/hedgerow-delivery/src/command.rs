@@ -250,7 +250,7 @@ pub struct SubscriptionInfo {
 }
 
 /// What publishers need of the topics there are, by name in lower case.
-pub type TopicTable = HashMap<String, PublishTopic>;
+pub type TopicTable = HashMap<String, Arc<PublishTopic>>;
 
 /// What publishers need of a topic.
 #[derive(Debug, Clone)]
@@ -259,6 +259,10 @@ pub struct PublishTopic {
     pub id: TopicId,
     /// Its name as declared.
     pub name: String,
+    /// Its resource path, which events carry.
+    pub path: String,
+    /// What it takes.
+    pub spec: TopicSpec,
     /// Who may publish.
     pub keys: TopicKeys,
 }

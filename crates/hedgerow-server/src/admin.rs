@@ -13,9 +13,9 @@ use axum::Router;
 use axum::extract::Request;
 use axum::routing::{get, post, put};
 use hedgerow_core::limits;
-use hedgerow_core::spec;
+use hedgerow_core::spec::{self, Warning};
 use http::Uri;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::body::{self, BodyError};
 use crate::error::ApiError;
@@ -58,6 +58,10 @@ pub fn router(app: SharedApp) -> Router {
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })
         .with_state(app)
+}
+
+fn shown_warning(warning: &Warning) -> Value {
+    json!({ "field": warning.field, "message": warning.message })
 }
 
 /// The JSON of a request's body. An empty body is an empty object.

@@ -1,4 +1,4 @@
-//! Who may ask: the admin token, and the two keys of a topic. Secrets are compared in constant time (ED-014).
+//! Who may administrate: whoever has the admin token. It is compared in constant time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,10 +8,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hedgerow_io::chance;
-use hedgerow_store::catalog::TopicKeys;
 use hedgerow_store::disk::real::RealDisk;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use http::request::Parts;
 use subtle::ConstantTimeEq;
 
 use crate::server::ServerError;
@@ -20,11 +18,6 @@ use crate::server::ServerError;
 const TOKEN_FILE: &str = "admin-token";
 /// Characters that an admin token has at least: one that a person wrote must not be guessable either.
 const TOKEN_LEN_MIN: usize = 32;
-/// The header, and the parameter of the query, that carry a topic's key (ED-012, ED-013).
-const KEY: &str = "aeg-sas-key";
-/// The header of a shared access signature (ED-017).
-const SIGNATURE: &str = "aeg-sas-token";
-
 /// What admins send as bearer token. There is no `Debug` and no `Display`.
 pub struct AdminToken(String);
 
@@ -102,141 +95,9 @@ fn file_error(
     }
 }
 
-/// Why a publisher is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyRefused {
-    /// There is no credential.
-    Missing,
-    /// The key is neither of the two.
-    Wrong,
-    /// A credential that this version does not know.
-    Unsupported(&'static str),
-}
-
-/// Judges the credential of a publish request. The first one present decides (ED-028); later ones are not looked at.
-pub fn authenticate(request: &Parts, keys: &TopicKeys) -> Result<(), KeyRefused> {
-    if let Some(key) = request.headers.get(KEY) {
-        return judge(key.as_bytes(), keys);
-    }
-    if let Some(key) = query_parameter(request, KEY) {
-        return judge(&decode_key(key), keys);
-    }
-    if request.headers.contains_key(SIGNATURE) {
-        return Err(KeyRefused::Unsupported("a shared access signature"));
-    }
-    if request.headers.contains_key(AUTHORIZATION) {
-        return Err(KeyRefused::Unsupported("an Authorization header"));
-    }
-    Err(KeyRefused::Missing)
-}
-
-/// The first value of a parameter of the query, still encoded.
-pub fn query_parameter<'r>(request: &'r Parts, name: &str) -> Option<&'r str> {
-    let parameters = request.uri.query()?.split('&');
-    parameters
-        .filter_map(|parameter| parameter.split_once('='))
-        .find_map(|(of, value)| of.eq_ignore_ascii_case(name).then_some(value))
-}
-
-fn judge(key: &[u8], keys: &TopicKeys) -> Result<(), KeyRefused> {
-    let is_either = key.ct_eq(keys.key1.as_bytes()) | key.ct_eq(keys.key2.as_bytes());
-    if is_either.into() {
-        Ok(())
-    } else {
-        Err(KeyRefused::Wrong)
-    }
-}
-
-/// Reads a key out of a query. No key has a space, so one stands for the `+` that it was before somebody decoded it
-/// (ED-013): `+`, `%2B` and `%20` are all the same.
-fn decode_key(text: &str) -> Vec<u8> {
-    let mut key = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let escaped = (*first == b'%').then(|| hex_pair(behind)).flatten();
-        let (byte, after) = match escaped {
-            Some(byte) => (byte, &behind[2..]),
-            None => (*first, behind),
-        };
-        key.push(if byte == b' ' { b'+' } else { byte });
-        rest = after;
-    }
-    key
-}
-
-fn hex_pair(text: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (high, low) = (digit(*text.first()?)?, digit(*text.get(1)?)?);
-    u8::try_from(high << 4 | low).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Target, headers, what is expected.
-    type Row = (
-        &'static str,
-        &'static [(&'static str, &'static str)],
-        Result<(), KeyRefused>,
-    );
-
-    fn keys() -> TopicKeys {
-        TopicKeys {
-            key1: "ab+/cd==".to_owned(),
-            key2: "ef+/gh==".to_owned(),
-        }
-    }
-
-    fn request(uri: &str, headers: &[(&str, &str)]) -> Parts {
-        let mut request = http::Request::post(uri);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request.body(()).unwrap().into_parts().0
-    }
-
-    /// ED-012, ED-013, ED-027, ED-028.
-    #[test]
-    fn the_first_credential_decides() {
-        let wrong = Err(KeyRefused::Wrong);
-        let rows: &[Row] = &[
-            ("/", &[], Err(KeyRefused::Missing)),
-            ("/", &[("aeg-sas-key", "ab+/cd==")], Ok(())),
-            ("/", &[("Aeg-Sas-Key", "ef+/gh==")], Ok(())),
-            ("/", &[("aeg-sas-key", "ab+/cd=")], wrong),
-            ("/", &[("aeg-sas-key", "")], wrong),
-            ("/?aeg-sas-key=ab+/cd==", &[], Ok(())),
-            ("/?aeg-sas-key=ab%2B%2Fcd%3D%3D", &[], Ok(())),
-            ("/?aeg-sas-key=ab%2b/cd%3d=", &[], Ok(())),
-            ("/?aeg-sas-key=ab%20/cd==", &[], Ok(())),
-            ("/?api-version=2018-01-01&aeg-sas-key=ef+/gh==", &[], Ok(())),
-            ("/?aeg-sas-key=ab%2", &[], wrong),
-            ("/?aeg-sas-key=", &[], wrong),
-            ("/?aeg-sas-key", &[], Err(KeyRefused::Missing)),
-            ("/?aeg-sas-key=ab+/cd==", &[("aeg-sas-key", "x")], wrong),
-            ("/?aeg-sas-key=x", &[("aeg-sas-key", "ab+/cd==")], Ok(())),
-            ("/?aeg-sas-key=x&aeg-sas-key=ab+/cd==", &[], wrong),
-            ("/?aeg-sas-key=x", &[("aeg-sas-token", "r=&e=&s=")], wrong),
-            (
-                "/",
-                &[("authorization", "Bearer x"), ("aeg-sas-token", "r=&e=&s=")],
-                Err(KeyRefused::Unsupported("a shared access signature")),
-            ),
-            (
-                "/",
-                &[("authorization", "Bearer x")],
-                Err(KeyRefused::Unsupported("an Authorization header")),
-            ),
-        ];
-        for (uri, headers, expect) in rows {
-            assert_eq!(
-                authenticate(&request(uri, headers), &keys()),
-                *expect,
-                "{uri} {headers:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_token_is_made_once_and_kept() {

@@ -17,9 +17,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
-use crate::auth::KeyRefused;
 use crate::body::BodyError;
 use crate::guard::Foreign;
+use crate::publish::credential::KeyRefused;
 use crate::state::{Phase, Unavailable};
 
 /// How long publishers wait while the store is full: room is made by deliveries and cleaning, which takes a while.
@@ -134,6 +134,9 @@ impl From<KeyRefused> for Refusal {
         let message = match refused {
             KeyRefused::Missing => {
                 "The request has no credential; send one of the topic's keys as header 'aeg-sas-key'.".to_owned()
+            }
+            KeyRefused::Disabled => {
+                "Publishing by key or signature is disabled for this topic (disableLocalAuth).".to_owned()
             }
             KeyRefused::Wrong => "The key is none of the topic's keys.".to_owned(),
             KeyRefused::Unsupported(what) => format!(

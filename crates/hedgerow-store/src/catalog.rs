@@ -87,6 +87,13 @@ pub enum Change {
         /// When.
         created: Timestamp,
     },
+    /// A topic is declared anew; its schema and keys stay.
+    TopicUpdated {
+        /// Which topic.
+        id: TopicId,
+        /// What the user asks for now.
+        spec: TopicSpec,
+    },
     /// A topic has other keys from now on.
     TopicKeysChanged {
         /// Which topic.
@@ -221,6 +228,11 @@ impl Catalog {
                         created,
                     },
                 );
+            }
+            Change::TopicUpdated { id, spec } => {
+                if let Some(topic) = self.topics.get_mut(&id) {
+                    topic.spec = spec;
+                }
             }
             Change::TopicKeysChanged { id, keys } => {
                 if let Some(topic) = self.topics.get_mut(&id) {

@@ -533,7 +533,8 @@ impl View {
                 self.members.entry(*topic).or_default().push(*id);
                 self.changed.subscriptions.insert(*id);
             }
-            Change::TopicKeysChanged { .. }
+            Change::TopicUpdated { .. }
+            | Change::TopicKeysChanged { .. }
             | Change::SubscriptionUpdated { .. }
             | Change::SubscriptionDeleted { .. } => {}
         }

@@ -39,6 +39,7 @@ macro_rules! one_test_a_kind {
 
 one_test_a_kind! {
     convert
+    custom_mapping
     dead_letter_record
     delivery_headers
     filter

@@ -1,10 +1,13 @@
 //! `hedgerow topic`: where events are published to.
 
+mod declared;
+
 use clap::{Args, Subcommand, ValueEnum};
 use hedgerow_core::name::TopicName;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use self::declared::Declared;
 use super::ServerOptions;
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -20,8 +23,13 @@ pub struct TopicCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Makes a topic; one that exists stays as it is.
-    Create(Named),
+    /// Makes a topic; one that exists keeps its keys and its schema.
+    Create {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        declared: Declared,
+    },
     /// Shows a topic.
     Show(Named),
     /// Lists all topics.
@@ -74,9 +82,13 @@ impl TopicCommand {
         let client = self.server.client()?;
         let format = self.server.output;
         match self.action {
-            Action::Create(Named { name }) => {
+            Action::Create {
+                named: Named { name },
+                declared,
+            } => {
                 let path = format!("/topics/{name}");
-                let reply = client.admin(Method::PUT, &path, Some(&json!({}))).await?;
+                let body = declared.to_json()?;
+                let reply = client.admin(Method::PUT, &path, Some(&body)).await?;
                 let endpoint = reply.body["endpoint"].as_str().unwrap_or_default();
                 let sentence = if reply.status == StatusCode::CREATED {
                     format!("topic {name} created; publish to {endpoint}")

@@ -61,6 +61,51 @@ fn topics_are_created_shown_listed_and_deleted() {
     complained(&server.run(&["topic", "create", "o!"]), 2);
 }
 
+/// The names of the vendor's command line, in any case.
+#[test]
+fn topics_take_the_names_that_vendors_users_know() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let create =
+        |name, options: &[&str]| server.run(&[&["topic", "create", name], options].concat());
+    printed(&create(
+        "clouds",
+        &["--input-schema", "cloudeventschemav1_0"],
+    ));
+    let custom = [
+        "--input-schema",
+        "CustomEventSchema",
+        "--input-mapping-fields",
+        "eventtype=kind",
+        "id=order.id",
+        "--input-mapping-default-values",
+        "subject=a=b",
+        "eventType=none",
+        "--disable-local-auth",
+        "true",
+    ];
+    printed(&create("custom", &custom));
+    let show = |name| json(&server, &["topic", "show", name]);
+    assert_eq!(show("clouds")["inputSchema"], "CloudEventSchemaV1_0");
+    let shown = show("custom");
+    assert_eq!(shown["inputSchema"], "CustomEventSchema");
+    assert_eq!(shown["disableLocalAuth"], true);
+    let expected = json!({ "inputSchemaMappingType": "Json", "properties": {
+        "id": { "sourceField": "order.id" },
+        "eventType": { "sourceField": "kind", "defaultValue": "none" },
+        "subject": { "defaultValue": "a=b" },
+    }});
+    assert_eq!(shown["inputSchemaMapping"], expected);
+
+    let twice = ["--input-mapping-fields", "id=a", "ID=b"];
+    complained(&create("other", &twice), 1);
+    let unknown = ["--input-mapping-fields", "name=a"];
+    complained(&create("other", &unknown), 2);
+    let without = ["--input-schema", "customeventschema"];
+    let error = complained(&create("other", &without), 1);
+    assert!(error.contains("inputSchemaMapping"), "{error}");
+}
+
 #[test]
 fn subscriptions_take_the_names_that_vendors_users_know() {
     let place = Place::new();

@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used)] // A test stops at once.
 
 mod properties;
+mod topic_spec;

@@ -160,16 +160,20 @@ impl Engine {
         answer: Answer<(Topic, bool)>,
     ) -> Option<(Change, Answered)> {
         if let Some(topic) = self.view.catalog().topic_named(name.as_str()) {
-            let same = if topic.spec == spec {
-                Ok((topic.clone(), false))
-            } else {
-                Err(CommandError::Invalid(SpecError {
-                    field: "inputSchema".to_owned(),
-                    message: "cannot be changed after the topic was created".to_owned(),
-                }))
-            };
-            reply(answer, same);
-            return None;
+            if let Err(error) = topic.spec.check_change(&spec) {
+                reply(answer, Err(CommandError::Invalid(error)));
+                return None;
+            }
+            if topic.spec == spec {
+                reply(answer, Ok((topic.clone(), false)));
+                return None;
+            }
+            let id = topic.id;
+            let answered: Answered = Box::new(move |made| {
+                let topic = made.and_then(|engine| engine.topic_of(id));
+                reply(answer, topic.map(|topic| (topic, false)));
+            });
+            return Some((Change::TopicUpdated { id, spec }, answered));
         }
         let count = self.view.catalog().topics().count();
         if count >= limits::TOPICS_MAX {
@@ -191,7 +195,8 @@ impl Engine {
             created,
         };
         let answered: Answered = Box::new(move |made| {
-            reply(answer, made.and_then(|engine| engine.new_topic(id)));
+            let topic = made.and_then(|engine| engine.topic_of(id));
+            reply(answer, topic.map(|topic| (topic, true)));
         });
         Some((change, answered))
     }
@@ -290,11 +295,9 @@ impl Engine {
         self.declarations.waiting.len() < limits::CHANGES_WAITING_MAX
     }
 
-    fn new_topic(&self, id: TopicId) -> Result<(Topic, bool), CommandError> {
+    fn topic_of(&self, id: TopicId) -> Result<Topic, CommandError> {
         let topic = self.view.catalog().topic(id).cloned();
-        topic
-            .map(|topic| (topic, true))
-            .ok_or(CommandError::Unavailable)
+        topic.ok_or(CommandError::Unavailable)
     }
 
     fn info_of(&self, id: SubscriptionId) -> Result<SubscriptionInfo, CommandError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hedgerow_core::credit::Signal;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Change;
 
@@ -42,7 +43,7 @@ impl Engine {
                 self.add_reader(*id);
                 self.publish_topics();
             }
-            Change::TopicKeysChanged { .. } => self.publish_topics(),
+            Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
             Change::TopicDeleted { id } => {
                 self.remove_topic(*id);
                 self.publish_topics();
@@ -169,13 +170,14 @@ impl Engine {
             .topics()
             .map(|topic| {
                 let name = topic.name.as_str();
-                let keys = topic.keys.clone();
                 let entry = PublishTopic {
                     id: topic.id,
                     name: name.to_owned(),
-                    keys,
+                    path: topic_path(name),
+                    spec: topic.spec.clone(),
+                    keys: topic.keys.clone(),
                 };
-                (name.to_ascii_lowercase(), entry)
+                (name.to_ascii_lowercase(), Arc::new(entry))
             })
             .collect();
         self.topics.send_replace(Arc::new(table));

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::extract::Names;
-use super::json_body;
+use super::{json_body, shown_warning};
 use crate::error::ApiError;
 use crate::state::{App, SharedApp};
 
@@ -170,8 +170,4 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "deadLetterProblem": info.dead_letter_problem,
     });
     json
-}
-
-fn shown_warning(warning: &Warning) -> Value {
-    json!({ "field": warning.field, "message": warning.message })
 }

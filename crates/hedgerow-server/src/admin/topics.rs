@@ -3,14 +3,14 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::TopicName;
-use hedgerow_core::spec::TopicSpec;
+use hedgerow_core::spec::{Checked, TopicSpec};
 use hedgerow_delivery::command::{Command, KeyName};
 use hedgerow_store::catalog::{Topic, TopicKeys};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::extract::Names;
-use super::json_body;
+use super::{json_body, shown_warning};
 use crate::error::ApiError;
 use crate::public_url::PublicUrl;
 use crate::state::SharedApp;
@@ -21,7 +21,7 @@ pub async fn put(
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: TopicName = name.parse()?;
-    let spec = TopicSpec::check(&json_body(&app, request).await?)?.spec;
+    let Checked { spec, warnings } = TopicSpec::check(&json_body(&app, request).await?)?;
     let engine = app.engine()?;
     let (topic, is_new) = engine
         .ask(|answer| Command::PutTopic { name, spec, answer })
@@ -34,7 +34,11 @@ pub async fn put(
     } else {
         StatusCode::OK
     };
-    Ok((status, Json(shown(&topic, &app.public_url))))
+    let mut json = shown(&topic, &app.public_url);
+    if !warnings.is_empty() {
+        json["warnings"] = warnings.iter().map(shown_warning).collect();
+    }
+    Ok((status, Json(json)))
 }
 
 pub async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, ApiError> {

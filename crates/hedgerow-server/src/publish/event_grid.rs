@@ -7,8 +7,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
+use hedgerow_core::spec::InputSchema;
 use hedgerow_delivery::command::PublishTopic;
-use hedgerow_dialect::event_grid::{self, PublishError, Report};
+use hedgerow_dialect::event_grid::{self, ErrorCode, PublishError, Report};
 use hedgerow_store::record::PackedEvents;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue};
 use http::request::Parts;
@@ -16,10 +17,10 @@ use http::{Method, Response};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 
-use crate::auth::{authenticate, query_parameter};
 use crate::body;
 use crate::error::{PUBLISH_METHODS, Refusal};
 use crate::publish::Route;
+use crate::publish::credential::{authenticate, query_parameter};
 use crate::state::App;
 
 /// The one version there is (ED-006).
@@ -82,7 +83,7 @@ async fn publish(
     let topics = engine.topics();
     let found = topic.and_then(|name| topics.get(&*lower_case(name)));
     let topic = found.ok_or_else(|| Refusal::no_topic(topic))?;
-    authenticate(request, &topic.keys)?;
+    authenticate(request, topic)?;
     if query_parameter(request, "api-version").is_some_and(|version| version != API_VERSION) {
         return Err(Refusal::api_version());
     }
@@ -112,7 +113,12 @@ async fn decode(
     request: &Parts,
     topic: &PublishTopic,
 ) -> Result<PackedEvents, Refusal> {
-    let path = event_grid::topic_path(&topic.name);
+    if topic.spec.input_schema != InputSchema::EventGridSchema {
+        let schema = topic.spec.input_schema.as_str();
+        let message = format!("This version cannot read events of the schema '{schema}' yet.");
+        return Err(PublishError::new(ErrorCode::BadRequest, message).into());
+    }
+    let path = topic.path.clone();
     let content_type = request.headers.get(CONTENT_TYPE);
     if body.len() < LARGE_BODY_BYTES {
         return Ok(pack(&body, content_type, &path)?);

@@ -73,6 +73,61 @@ async fn topics_are_made_shown_listed_and_deleted() {
     server.stop_and_wait().await;
 }
 
+/// ED-015, ED-030, ED-048 to ED-050.
+#[tokio::test]
+async fn topics_have_a_schema_that_never_changes() {
+    let server = TestServer::start().await;
+    let path = "/api/v1/topics/orders";
+    let custom = json!({
+        "inputSchema": "CustomEventSchema",
+        "inputSchemaMapping": { "inputSchemaMappingType": "Json", "properties": {
+            "eventType": { "sourceField": "kind", "defaultValue": "none" },
+            "id": { "sourceField": "order.id" },
+        }},
+    });
+    let made = server.admin("PUT", path, custom.clone()).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let topic = made.json();
+    assert_eq!(topic["inputSchema"], "CustomEventSchema");
+    assert_eq!(topic["inputSchemaMapping"], custom["inputSchemaMapping"]);
+    assert_eq!(
+        topic["warnings"][0]["field"],
+        "inputSchemaMapping.properties.subject"
+    );
+    let mut other = custom.clone();
+    other["inputSchemaMapping"]["properties"]["id"]["sourceField"] = json!("id");
+    for (changed, member) in [
+        (json!({}), "inputSchema: "),
+        (
+            json!({ "inputSchema": "CloudEventSchemaV1_0" }),
+            "inputSchema: ",
+        ),
+        (other, "inputSchemaMapping: "),
+    ] {
+        let refused = server.admin("PUT", path, changed).await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.message().starts_with(member), "{}", refused.text());
+    }
+
+    let mut closed = custom.clone();
+    closed["disableLocalAuth"] = json!(true);
+    let changed = server.admin("PUT", path, closed).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    let shown = server.admin("GET", path, Value::Null).await.json();
+    assert_eq!(shown["disableLocalAuth"], true);
+    assert_eq!(shown["id"], topic["id"]);
+    let keys = server
+        .admin("POST", "/api/v1/topics/orders/listKeys", Value::Null)
+        .await
+        .json();
+    let key = keys["key1"].as_str().unwrap();
+    let refused = server.publish("orders", key, "[]").await;
+    assert_eq!(refused.status, 401, "ED-015: {}", refused.text());
+    let opened = server.admin("PUT", path, custom).await.json();
+    assert_eq!(opened["disableLocalAuth"], false);
+    server.stop_and_wait().await;
+}
+
 #[tokio::test]
 async fn subscriptions_are_made_shown_updated_and_deleted() {
     let receiver = Receiver::start().await;
@@ -183,7 +238,7 @@ async fn refusals_say_what_is_wrong() {
         (
             "PUT",
             "/api/v1/topics/new",
-            json!({ "inputSchema": "CloudEventSchemaV1_0" }),
+            json!({ "inputSchema": "CloudEventV01Schema" }),
             400,
             "InvalidInput",
             "inputSchema: ",

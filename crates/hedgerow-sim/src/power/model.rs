@@ -178,7 +178,9 @@ impl Model {
                 self.subscriptions.insert(*id, subscription);
             }
             Change::SubscriptionDeleted { id } => drop(self.subscriptions.remove(id)),
-            Change::SubscriptionUpdated { .. } | Change::TopicKeysChanged { .. } => {}
+            Change::SubscriptionUpdated { .. }
+            | Change::TopicUpdated { .. }
+            | Change::TopicKeysChanged { .. } => {}
         }
     }
 
