@@ -17,6 +17,7 @@
 //! | [`retry`] | when the next attempt is, or that there is none |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`credit`] | how many attempts may run against one endpoint |
+//! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
 
 pub mod credit;
@@ -29,4 +30,5 @@ pub mod outcome;
 pub mod position;
 pub mod retry;
 pub mod spec;
+pub mod text;
 pub mod time;

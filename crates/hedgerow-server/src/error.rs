@@ -393,11 +393,5 @@ const fn sentence(phase: Phase) -> &'static str {
 
 /// A text of the request, short enough to repeat.
 fn shorten(text: &str) -> &str {
-    let mut end = text
-        .len()
-        .min(hedgerow_core::limits::NAME_IN_MESSAGE_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    hedgerow_core::text::beginning(text, hedgerow_core::limits::NAME_IN_MESSAGE_BYTES_MAX)
 }

@@ -3,6 +3,7 @@
 //!
 //! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
 
+mod names;
 mod sealed;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,8 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use self::names::Names;
 
 /// A topic as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,6 +138,7 @@ pub enum Change {
 
 /// Everything declared, at one revision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[serde(from = "Stored")]
 pub struct Catalog {
     /// Counts the changes.
     pub revision: u64,
@@ -142,6 +146,38 @@ pub struct Catalog {
     last_subscription_id: u32,
     topics: BTreeMap<TopicId, Topic>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    #[serde(skip)]
+    names: Names,
+}
+
+/// A catalog as it is stored: who is called how follows from it.
+#[derive(Deserialize)]
+struct Stored {
+    revision: u64,
+    last_topic_id: u32,
+    last_subscription_id: u32,
+    topics: BTreeMap<TopicId, Topic>,
+    subscriptions: BTreeMap<SubscriptionId, Subscription>,
+}
+
+impl From<Stored> for Catalog {
+    fn from(stored: Stored) -> Self {
+        let mut names = Names::default();
+        for topic in stored.topics.values() {
+            names.add_topic(topic.name.as_str(), topic.id);
+        }
+        for found in stored.subscriptions.values() {
+            names.add_subscription(found.topic, found.name.as_str(), found.id);
+        }
+        Self {
+            revision: stored.revision,
+            last_topic_id: stored.last_topic_id,
+            last_subscription_id: stored.last_subscription_id,
+            topics: stored.topics,
+            subscriptions: stored.subscriptions,
+            names,
+        }
+    }
 }
 
 impl Catalog {
@@ -169,9 +205,8 @@ impl Catalog {
 
     /// The subscriptions of one topic, by id.
     pub fn subscriptions_of(&self, topic: TopicId) -> impl Iterator<Item = &Subscription> {
-        self.subscriptions
-            .values()
-            .filter(move |subscription| subscription.topic == topic)
+        let ids = self.names.subscriptions_of(topic);
+        ids.filter_map(|id| self.subscriptions.get(&id))
     }
 
     /// The topic with this id.
@@ -183,9 +218,7 @@ impl Catalog {
     /// The topic with this name.
     #[must_use]
     pub fn topic_named(&self, name: &str) -> Option<&Topic> {
-        self.topics
-            .values()
-            .find(|topic| topic.name.as_str().eq_ignore_ascii_case(name))
+        self.topics.get(&self.names.topic(name)?)
     }
 
     /// The subscription with this id.
@@ -197,8 +230,8 @@ impl Catalog {
     /// The subscription with this name in a topic.
     #[must_use]
     pub fn subscription_named(&self, topic: TopicId, name: &str) -> Option<&Subscription> {
-        self.subscriptions_of(topic)
-            .find(|subscription| subscription.name.as_str().eq_ignore_ascii_case(name))
+        let id = self.names.subscription(topic, name)?;
+        self.subscriptions.get(&id)
     }
 
     /// Applies a change that stands in the log where the next event of each topic would have the number `next_seq`.
@@ -218,6 +251,7 @@ impl Catalog {
                 created,
             } => {
                 self.last_topic_id = id.0;
+                self.names.add_topic(name.as_str(), id);
                 self.topics.insert(
                     id,
                     Topic {
@@ -240,13 +274,13 @@ impl Catalog {
                 }
             }
             Change::TopicDeleted { id } => {
-                self.topics.remove(&id);
-                let gone: Vec<_> = self
-                    .subscriptions_of(id)
-                    .map(|subscription| subscription.id)
-                    .collect();
-                self.subscriptions
-                    .retain(|_, subscription| subscription.topic != id);
+                let gone: Vec<_> = self.names.subscriptions_of(id).collect();
+                for id in &gone {
+                    self.subscriptions.remove(id);
+                }
+                if let Some(topic) = self.topics.remove(&id) {
+                    self.names.remove_topic(topic.name.as_str(), id);
+                }
                 return gone;
             }
             Change::SubscriptionCreated {
@@ -257,6 +291,7 @@ impl Catalog {
                 created,
             } => {
                 self.last_subscription_id = id.0;
+                self.names.add_subscription(topic, name.as_str(), id);
                 let filters = vec![FilterVersion {
                     from_seq: next_seq(topic),
                     filter: spec.filter.clone(),
@@ -279,7 +314,10 @@ impl Catalog {
                 }
             }
             Change::SubscriptionDeleted { id } => {
-                self.subscriptions.remove(&id);
+                if let Some(gone) = self.subscriptions.remove(&id) {
+                    let name = gone.name.as_str();
+                    self.names.remove_subscription(gone.topic, name, id);
+                }
                 return vec![id];
             }
         }

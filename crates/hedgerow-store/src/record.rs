@@ -381,12 +381,7 @@ pub struct Dead {
 /// A text of an event as a [`Dead`] record keeps it: its beginning, in whole characters.
 #[must_use]
 pub fn dead_text(text: &str) -> String {
-    let boundaries = (0..=DEAD_TEXT_BYTES_MAX.min(text.len())).rev();
-    let end = boundaries
-        .into_iter()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
-    text[..end].to_owned()
+    hedgerow_core::text::beginning(text, DEAD_TEXT_BYTES_MAX).to_owned()
 }
 
 /// READ: every subscription of the topic has been offered everything before `read_to`, and holds nothing of it that was

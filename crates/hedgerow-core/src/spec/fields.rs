@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::SpecError;
 use crate::limits;
+use crate::text::beginning;
 
 /// The members of an object that have not been taken yet.
 pub(super) struct Fields<'a> {
@@ -113,7 +114,8 @@ impl<'a> Fields<'a> {
             None => Ok(()),
             Some(name) => {
                 let known = self.known.join(", ");
-                Err(self.error(shorten(name), format!("is unknown here; known are {known}")))
+                let name = beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
+                Err(self.error(name, format!("is unknown here; known are {known}")))
             }
         }
     }
@@ -139,13 +141,4 @@ where
             );
             SpecError::new(path, message)
         })
-}
-
-/// A name that came from outside, short enough to repeat.
-fn shorten(name: &str) -> &str {
-    let mut end = name.len().min(limits::NAME_IN_MESSAGE_BYTES_MAX);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    &name[..end]
 }

@@ -192,7 +192,8 @@ mod tests {
         let text = String::from_utf8(json.clone()).expect("JSON");
         assert!(!text.contains("canary"), "{text}");
         let read = Catalog::from_sealed_json(&json, &secrets, "file").expect("unsealed");
-        assert_eq!(read, catalog);
+        assert_eq!(read, catalog, "and who is called how");
+        assert!(read.topic_named("ORDERS").is_some());
         let other = Secrets::with_key([8; 32], "KEY");
         let refused = Catalog::from_sealed_json(&json, &other, "file");
         assert!(matches!(refused, Err(StoreError::Key { .. })));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hedgerow_core::limits;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::text::{beginning, cut};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -126,17 +127,5 @@ impl HistoryRecord {
 
 /// The id under which an event is kept and looked up.
 pub(super) fn kept_id(event_id: &str) -> &str {
-    &event_id[..boundary(event_id, EVENT_ID_BYTES_MAX)]
-}
-
-fn cut(text: &mut String, bytes_max: usize) {
-    text.truncate(boundary(text, bytes_max));
-}
-
-/// The end of the longest beginning of whole characters that has at most so many bytes.
-fn boundary(text: &str, bytes_max: usize) -> usize {
-    let ends = (0..=bytes_max.min(text.len())).rev();
-    ends.into_iter()
-        .find(|end| text.is_char_boundary(*end))
-        .unwrap_or(0)
+    beginning(event_id, EVENT_ID_BYTES_MAX)
 }

@@ -379,11 +379,7 @@ fn integer(
 
 fn shortened<'a>(event: &'a Value, name: &str) -> Option<&'a str> {
     let text = event.get(name).and_then(Value::as_str)?;
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    Some(&text[..end])
+    Some(hedgerow_core::text::beginning(text, TEXT_BYTES_MAX))
 }
 
 fn page(status: StatusCode, json: &Value) -> Response<Full<Bytes>> {
