@@ -11,6 +11,7 @@ pub mod recover;
 pub mod serve;
 pub mod store;
 pub mod terminal_record;
+pub mod token;
 pub mod topic;
 
 use std::path::{Path, PathBuf};

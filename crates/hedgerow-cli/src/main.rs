@@ -34,6 +34,7 @@ use crate::commands::recover::RecoverCommand;
 use crate::commands::serve::ServeCommand;
 use crate::commands::store::StoreCommand;
 use crate::commands::terminal_record::TerminalRecordCommand;
+use crate::commands::token::TokenCommand;
 use crate::commands::topic::TopicCommand;
 use crate::failure::Failure;
 
@@ -55,6 +56,7 @@ enum Command {
     Publish(PublishCommand),
     DeadLetter(DeadLetterCommand),
     TerminalRecord(TerminalRecordCommand),
+    Token(TokenCommand),
     Config(ConfigCommand),
     Store(StoreCommand),
     Recover(RecoverCommand),
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Publish(publish) => commands::run_client(publish.run()),
         Command::DeadLetter(letter) => commands::run_client(letter.run()),
         Command::TerminalRecord(record) => commands::run_client(record.run()),
+        Command::Token(token) => commands::run_client(token.run()),
         Command::Config(config) => config.run(),
         Command::Store(store) => store.run(),
         Command::Recover(recover) => recover.run(),

@@ -71,6 +71,12 @@ pub const OVERRIDABLE_STATUSES: std::ops::RangeInclusive<u16> = 205..=599;
 /// Entries of one of these two lists: one for each code there is.
 pub const STATUS_OVERRIDES_MAX: usize = 395;
 
+/// Characters of a token's name: a label for people.
+pub const TOKEN_NAME_LEN: std::ops::RangeInclusive<usize> = 1..=64;
+
+/// Tokens besides the first: each request with a token is compared with all of them.
+pub const TOKENS_MAX: usize = 1_000;
+
 // --- delivering ---
 
 /// Successes of one subscription that may be known but not durable yet. It bounds what is sent again after a crash; no

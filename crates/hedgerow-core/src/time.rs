@@ -8,6 +8,7 @@
 //! (design D4).
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,22 @@ impl fmt::Display for Timestamp {
         let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
         let text = time.strftime("%Y-%m-%dT%H:%M:%S");
         write!(f, "{text}.{:03}0000Z", self.0 % 1000)
+    }
+}
+
+/// A text is no time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be a time from 1970 on, as in \"2030-01-02T03:04:05Z\"")]
+pub struct TimeError;
+
+/// RFC 3339 with any offset; parts of a millisecond are dropped.
+impl FromStr for Timestamp {
+    type Err = TimeError;
+
+    fn from_str(text: &str) -> Result<Self, TimeError> {
+        let time: jiff::Timestamp = text.parse().map_err(|_| TimeError)?;
+        let millis = u64::try_from(time.as_millisecond()).map_err(|_| TimeError)?;
+        Ok(Self(millis))
     }
 }
 

@@ -4,19 +4,23 @@ mod dead_letters;
 mod events;
 mod extract;
 mod health;
+mod routes;
 mod store;
 mod subscriptions;
 mod terminal_records;
+mod tokens;
 mod topics;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{get, post, put};
+use axum::routing::get;
 use hedgerow_core::limits;
 use hedgerow_core::spec::{self, Warning};
-use http::Uri;
+use http::{Method, Uri};
 use serde_json::{Value, json};
 
+use self::routes::{Reach, Routes, Rule};
+use crate::access::Right;
 use crate::body::{self, BodyError};
 use crate::error::ApiError;
 use crate::state::{App, SharedApp};
@@ -28,33 +32,9 @@ pub fn is_guarded(path: &str) -> bool {
 
 /// Everything but the publish route.
 pub fn router(app: SharedApp) -> Router {
-    let subscription = put(subscriptions::put)
-        .get(subscriptions::get)
-        .delete(subscriptions::delete);
-    Router::new()
+    let (router, _) = routes();
+    router
         .route("/healthz", get(health::get))
-        .route("/api/v1/topics", get(topics::list))
-        .route(
-            "/api/v1/topics/{topic}",
-            put(topics::put).get(topics::get).delete(topics::delete),
-        )
-        .route("/api/v1/topics/{topic}/listKeys", post(topics::list_keys))
-        .route(
-            "/api/v1/topics/{topic}/regenerateKey",
-            post(topics::regenerate_key),
-        )
-        .route(
-            "/api/v1/topics/{topic}/eventSubscriptions",
-            get(subscriptions::list),
-        )
-        .route(
-            "/api/v1/topics/{topic}/eventSubscriptions/{name}",
-            subscription,
-        )
-        .route("/api/v1/events/{eventId}/attempts", get(events::attempts))
-        .route("/api/v1/store", get(store::get))
-        .route("/api/v1/deadLetters", get(dead_letters::list))
-        .route("/api/v1/terminalRecords", get(terminal_records::list))
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })
         .with_state(app)
@@ -62,6 +42,49 @@ pub fn router(app: SharedApp) -> Router {
 
 fn shown_warning(warning: &Warning) -> Value {
     json!({ "field": warning.field, "message": warning.message })
+}
+
+/// The routes of the API, and who may ask them (docs/reference/admin-api.md).
+fn routes() -> (Router<SharedApp>, Vec<Rule>) {
+    use Reach::{Grid, Lists, NewTopic, Topic};
+    use Right::{Admin, Read};
+    const TOPIC: &str = "/api/v1/topics/{topic}";
+    const LIST_KEYS: &str = "/api/v1/topics/{topic}/listKeys";
+    const REGENERATE_KEY: &str = "/api/v1/topics/{topic}/regenerateKey";
+    const SUBSCRIPTIONS: &str = "/api/v1/topics/{topic}/eventSubscriptions";
+    const SUBSCRIPTION: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}";
+    const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
+    const DEAD_LETTERS: &str = "/api/v1/deadLetters";
+    const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
+    const TOKENS: &str = "/api/v1/tokens";
+    let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
+    let get = |path| (get.clone(), path);
+    let put = |path| (put.clone(), path);
+    let post = |path| (post.clone(), path);
+    let delete = |path| (delete.clone(), path);
+    Routes::default()
+        .add(get("/api/v1/topics"), (Read, Lists), topics::list)
+        .add(put(TOPIC), (Admin, NewTopic), topics::put)
+        .add(get(TOPIC), (Read, Topic), topics::get)
+        .add(delete(TOPIC), (Admin, Topic), topics::delete)
+        .add(post(LIST_KEYS), (Admin, Topic), topics::list_keys)
+        .add(post(REGENERATE_KEY), (Admin, Topic), topics::regenerate_key)
+        .add(get(SUBSCRIPTIONS), (Read, Topic), subscriptions::list)
+        .add(put(SUBSCRIPTION), (Admin, Topic), subscriptions::put)
+        .add(get(SUBSCRIPTION), (Read, Topic), subscriptions::get)
+        .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
+        .add(get(ATTEMPTS), (Read, Lists), events::attempts)
+        .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)
+        .add(get(TERMINAL_RECORDS), (Read, Lists), terminal_records::list)
+        .add(get("/api/v1/store"), (Read, Grid), store::get)
+        .add(post(TOKENS), (Admin, Grid), tokens::create)
+        .add(get(TOKENS), (Admin, Grid), tokens::list)
+        .add(
+            delete("/api/v1/tokens/{name}"),
+            (Admin, Grid),
+            tokens::delete,
+        )
+        .finish()
 }
 
 /// The JSON of a request's body. An empty body is an empty object.

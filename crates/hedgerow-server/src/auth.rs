@@ -1,4 +1,4 @@
-//! Who may administrate: whoever has the admin token. It is compared in constant time.
+//! The first token, which may do everything ([`crate::tokens`] has the others). It is compared in constant time.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,7 +9,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hedgerow_io::chance;
 use hedgerow_store::disk::real::RealDisk;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use crate::server::ServerError;
@@ -18,8 +17,13 @@ use crate::server::ServerError;
 const TOKEN_FILE: &str = "admin-token";
 /// Characters that an admin token has at least: one that a person wrote must not be guessable either.
 const TOKEN_LEN_MIN: usize = 32;
+
 /// What admins send as bearer token. There is no `Debug` and no `Display`.
-pub struct AdminToken(String);
+pub struct AdminToken {
+    text: String,
+    /// Whether it was made now.
+    is_new: bool,
+}
 
 impl AdminToken {
     /// Reads the token in the data directory; makes directory and token at the first start.
@@ -35,18 +39,17 @@ impl AdminToken {
 
     /// The token.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// Whether a request carries it.
-    pub fn is_borne_by(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes) else {
-            return false;
-        };
-        let Some((scheme, token)) = value.split_at_checked("Bearer ".len()) else {
-            return false;
-        };
-        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(token.ct_eq(self.0.as_bytes()))
+    /// Whether it was made now, and not at an earlier start.
+    pub const fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Whether a request's token is this one.
+    pub fn is(&self, secret: &[u8]) -> bool {
+        secret.ct_eq(self.text.as_bytes()).into()
     }
 
     fn check(text: &str, path: PathBuf) -> Result<Self, ServerError> {
@@ -58,7 +61,10 @@ impl AdminToken {
         if mode & 0o077 != 0 {
             tracing::warn!(path = %path.display(), "others can read the admin token; chmod 600");
         }
-        Ok(Self(token.to_owned()))
+        Ok(Self {
+            text: token.to_owned(),
+            is_new: false,
+        })
     }
 
     /// Writes it beside its place first, so that there is never half a token.
@@ -79,7 +85,10 @@ impl AdminToken {
             File::open(data)?.sync_all()
         };
         write().map_err(file_error("write", path))?;
-        Ok(Self(token))
+        Ok(Self {
+            text: token,
+            is_new: true,
+        })
     }
 }
 
@@ -106,6 +115,7 @@ mod tests {
         let first = AdminToken::load_or_create(&data).unwrap();
         let second = AdminToken::load_or_create(&data).unwrap();
         assert_eq!(first.as_str(), second.as_str());
+        assert!(first.is_new() && !second.is_new());
         assert_eq!(first.as_str().len(), 43);
         let mode = fs::metadata(data.join("admin-token"))
             .unwrap()
@@ -126,24 +136,5 @@ mod tests {
                 "{text:?} is accepted"
             );
         }
-    }
-
-    #[test]
-    fn the_bearer_token_is_compared_whole() {
-        let token = AdminToken("0123456789abcdef0123456789abcdef".to_owned());
-        for (value, expect) in [
-            ("Bearer 0123456789abcdef0123456789abcdef", true),
-            ("bearer 0123456789abcdef0123456789abcdef", true),
-            ("Bearer 0123456789abcdef0123456789abcde", false),
-            ("Bearer 0123456789abcdef0123456789abcdeff", false),
-            ("Basic 0123456789abcdef0123456789abcdef", false),
-            ("Bearer", false),
-            ("", false),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(AUTHORIZATION, value.parse().unwrap());
-            assert_eq!(token.is_borne_by(&headers), expect, "{value}");
-        }
-        assert!(!token.is_borne_by(&HeaderMap::new()));
     }
 }

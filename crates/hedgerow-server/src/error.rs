@@ -17,10 +17,12 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
 
+use crate::access::{Grant, Right};
 use crate::body::BodyError;
 use crate::guard::Foreign;
 use crate::publish::credential::KeyRefused;
 use crate::state::{Phase, Unavailable};
+use crate::tokens::TokenError;
 
 /// How long publishers wait while the store is full: room is made by deliveries and cleaning, which takes a while.
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(10);
@@ -73,6 +75,12 @@ impl Refusal {
     pub fn lost() -> Self {
         let message = "The store closed before the events were known to be durable; they may be stored or not. Publish again.";
         PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
+    }
+
+    /// The token is valid and does not allow it (ED-027).
+    pub fn may_not_publish() -> Self {
+        let message = "The token does not have the right 'publish' for this topic.";
+        PublishError::new(ErrorCode::Forbidden, message).into()
     }
 
     /// A task of ours ended without a result.
@@ -252,8 +260,68 @@ impl ApiError {
         Self::new(
             StatusCode::UNAUTHORIZED,
             "Unauthorized",
-            "the admin token is missing or wrong",
-            "send \"Authorization: Bearer TOKEN\" with the token in the file admin-token of the data directory",
+            "the token is missing, wrong or expired",
+            "send \"Authorization: Bearer TOKEN\"; the first token is in the file admin-token of the data directory",
+        )
+    }
+
+    /// 400: a member of the body.
+    pub fn member(name: &str, message: &str) -> Self {
+        SpecError {
+            field: shorten(name).to_owned(),
+            message: message.to_owned(),
+        }
+        .into()
+    }
+
+    /// 403: the token does not have a right.
+    pub fn without_right(grant: &Grant, right: Right) -> Self {
+        let message = format!(
+            "the token \"{}\" does not have the right \"{right}\"",
+            grant.name
+        );
+        let hint = "use a token that has it; `hedgerow token list` shows them";
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 403: what is no topic's, asked for with a token of some topics.
+    pub fn of_the_grid(grant: &Grant) -> Self {
+        let message = format!(
+            "the token \"{}\" holds for topics that begin with \"{}\", and this concerns all",
+            grant.name,
+            grant.prefix.as_str()
+        );
+        let hint = "use a token without a topic prefix";
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 403: a topic cannot be made with this token, whether there is one or not.
+    pub fn beyond_prefix(grant: &Grant) -> Self {
+        let prefix = grant.prefix.as_str();
+        let message = format!(
+            "the token \"{}\" holds for topics that begin with \"{prefix}\" only",
+            grant.name
+        );
+        let hint = format!("let the name begin with \"{prefix}\"");
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 404: there is no such topic, or none for this token.
+    pub fn no_topic(name: &str) -> Self {
+        CommandError::NotFound {
+            what: "topic",
+            name: name.to_owned(),
+        }
+        .into()
+    }
+
+    /// 500: a task of ours ended without a result.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "the server made a mistake",
+            "please report it with the log",
         )
     }
 
@@ -306,6 +374,36 @@ impl From<CommandError> for ApiError {
             ),
             CommandError::Unavailable => Unavailable(Phase::Recovering).into(),
         }
+    }
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        let message = error.to_string();
+        let (status, code, hint) = match error {
+            TokenError::Exists(_) => (
+                StatusCode::CONFLICT,
+                "Conflict",
+                "delete it first, or choose another name; its secret cannot be shown again",
+            ),
+            TokenError::First => (StatusCode::CONFLICT, "Conflict", "delete other tokens only"),
+            TokenError::NotFound(_) => (
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                "list what there is, or create it first",
+            ),
+            TokenError::Limit(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                "delete what is not used any more",
+            ),
+            TokenError::File(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "StorageFailed",
+                "nothing was changed; look at the disk of the data directory",
+            ),
+        };
+        Self::new(status, code, message, hint)
     }
 }
 

@@ -8,7 +8,9 @@
 //! | `listener` | accepts connections, so many at a time, and ends them in order |
 //! | `service` | one request: guards, then the publish route or the admin API |
 //! | `guard` | refuses foreign hosts and origins (design D11) |
-//! | `auth` | the admin token, and how keys are compared |
+//! | `access` | what a token may do: rights, and the topics they hold for |
+//! | `tokens` | who bears which token |
+//! | `auth` | the first token, and how keys are compared |
 //! | `body` | reads a request's body within bounds of size and time |
 //! | `public_url` | where publishers reach the server, and which topic a host name means |
 //! | `publish` | the publish route, one module a dialect |
@@ -20,6 +22,7 @@
 //!
 //! Rules are not decided here but in `hedgerow-core`; nothing here delivers, that is `hedgerow-delivery`.
 
+mod access;
 mod admin;
 mod auth;
 mod body;
@@ -35,6 +38,7 @@ pub mod server;
 mod service;
 mod state;
 pub mod store;
+mod tokens;
 
 pub use crate::config::{Config, ConfigError, LogFormat};
 pub use crate::guard::DevGuard;

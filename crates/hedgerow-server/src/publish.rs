@@ -1,6 +1,7 @@
 //! The publish route: which requests are meant for it, and for which topic (ED-005, ED-007). Each dialect has a module of
 //! its own; topics have one input schema so far.
 
+mod bearer;
 pub mod credential;
 pub mod event_grid;
 

@@ -24,7 +24,6 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
-use crate::auth::AdminToken;
 use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::guard::DevGuard;
@@ -32,6 +31,7 @@ use crate::handle::ServerHandle;
 use crate::listener::{Listener, ListenerOptions};
 use crate::public_url::PublicUrl;
 use crate::state::App;
+use crate::tokens::Tokens;
 
 /// How often idle outbound connections that are too old are closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -86,6 +86,14 @@ pub enum ServerError {
         /// Which file.
         path: PathBuf,
     },
+    /// The file of the tokens cannot be read.
+    #[error("{path} cannot be read: {reason}; restore it, or remove it and make the tokens anew")]
+    Tokens {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The engine's thread cannot be started.
     #[error("cannot start the engine's thread")]
     Thread(#[source] io::Error),
@@ -129,7 +137,7 @@ impl Server {
         let listen = |source| ServerError::Listen { address, source };
         let socket = TcpListener::bind(address).await.map_err(listen)?;
         let local_address = socket.local_addr().map_err(listen)?;
-        let token = AdminToken::load_or_create(&config.data)?;
+        let tokens = Tokens::load_or_create(&config.data)?;
         make_dead_letter_directory(&config)?;
 
         let (client, guard) = outbound(&config, descriptors);
@@ -155,7 +163,7 @@ impl Server {
             &config,
             options.dev_guard,
             public_url,
-            token,
+            tokens,
             grid,
             disk_counts,
         ));
@@ -184,10 +192,16 @@ impl Server {
         self.app.public_url.as_str()
     }
 
-    /// What admins send as bearer token. Secret.
+    /// The first token, which may do everything. Secret.
     #[must_use]
     pub fn admin_token(&self) -> &str {
-        self.app.token.as_str()
+        self.app.tokens.first().as_str()
+    }
+
+    /// Whether the first token was made at this start: then it is shown, once.
+    #[must_use]
+    pub fn has_new_admin_token(&self) -> bool {
+        self.app.tokens.first().is_new()
     }
 
     /// The way to ask this server without HTTP.

@@ -44,7 +44,7 @@ impl Requests {
     }
 
     async fn route(&self, request: Request<Incoming>, id: &str) -> Answer {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         if let Some(guard) = &self.app.guard
             && let Err(foreign) = guard.judge(&parts)
         {
@@ -54,8 +54,11 @@ impl Requests {
             let answer = event_grid::answer(&self.app, route, &parts, body, id).await;
             return answer.map(Either::Left);
         }
-        if admin::is_guarded(parts.uri.path()) && !self.app.token.is_borne_by(&parts.headers) {
-            return ApiError::unauthorized().into_response().map(Either::Right);
+        if admin::is_guarded(parts.uri.path()) {
+            match self.app.tokens.grant(&parts.headers, self.app.time()) {
+                Some(grant) => drop(parts.extensions.insert(grant)),
+                None => return ApiError::unauthorized().into_response().map(Either::Right),
+            }
         }
         let mut router = self.admin.clone();
         let answer = router.call(Request::from_parts(parts, body)).await;
@@ -84,10 +87,10 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::auth::AdminToken;
     use crate::config::Config;
     use crate::public_url::PublicUrl;
     use crate::state::App;
+    use crate::tokens::Tokens;
 
     /// Status, whether it says when to come back, and the body.
     async fn ask(requests: &Arc<Requests>, method: &str, path: &str) -> (StatusCode, bool, Value) {
@@ -133,8 +136,8 @@ mod tests {
             let url = PublicUrl::new(None, config.listen);
             let data = tempfile::tempdir().unwrap();
             std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
-            let token = AdminToken::load_or_create(data.path()).unwrap();
-            let app = Arc::new(App::new(&config, None, url, token, seen, Arc::default()));
+            let tokens = Tokens::load_or_create(data.path()).unwrap();
+            let app = Arc::new(App::new(&config, None, url, tokens, seen, Arc::default()));
             if stops {
                 app.begin_to_stop();
             }

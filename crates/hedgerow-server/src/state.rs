@@ -12,10 +12,10 @@ use hedgerow_io::clock::{Clock, SystemClock};
 use hedgerow_store::disk::counting::DiskCounts;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::auth::AdminToken;
 use crate::config::Config;
 use crate::guard::DevGuard;
 use crate::public_url::PublicUrl;
+use crate::tokens::Tokens;
 
 /// Bytes of a body that one permit of [`App::room_for_body`] stands for.
 const BODY_PERMIT_BYTES: usize = 1024;
@@ -24,8 +24,8 @@ const BODY_PERMIT_BYTES: usize = 1024;
 pub struct App {
     /// Where publishers reach the server.
     pub public_url: PublicUrl,
-    /// What admins send.
-    pub token: AdminToken,
+    /// Who bears which token.
+    pub tokens: Tokens,
     /// Refuses foreign hosts and origins, if there is one.
     pub guard: Option<DevGuard>,
     /// How long the body of a request may take.
@@ -62,13 +62,13 @@ impl App {
         config: &Config,
         guard: Option<DevGuard>,
         public_url: PublicUrl,
-        token: AdminToken,
+        tokens: Tokens,
         grid: watch::Receiver<GridState>,
         disk_counts: Arc<DiskCounts>,
     ) -> Self {
         Self {
             public_url,
-            token,
+            tokens,
             guard,
             body_timeout: config.http.body_timeout,
             response_timeout: config.response_timeout,

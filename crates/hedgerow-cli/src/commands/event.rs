@@ -85,7 +85,7 @@ fn conclusion(answer: &Value, is_empty: bool) -> String {
 }
 
 /// A text as one part of a path.
-fn in_path(text: &str) -> String {
+pub(super) fn in_path(text: &str) -> String {
     let mut path = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_~".contains(&byte) {

@@ -7,6 +7,7 @@ use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions, 
 
 use crate::failure::{Failure, is_address_in_use};
 use crate::logging::{self, LogFormat};
+use crate::output;
 use crate::ready_file::{Ready, ReadyFile};
 use crate::signals::Stop;
 
@@ -63,6 +64,13 @@ async fn serve(config: Config, ready_file: Option<ReadyFile>, stop: Stop) -> Res
             )
         })?;
     let handle = server.handle();
+    if server.has_new_admin_token() {
+        // Once: from now on it stands in the file alone. Never a line of the log.
+        output::line(&format!(
+            "admin token, which may do everything: {}",
+            server.admin_token()
+        ));
+    }
     let ready = Ready {
         endpoint: server.public_url().to_owned(),
         topic_key: None,

@@ -416,3 +416,47 @@ fn attempts_of_an_event_are_listed() {
     assert_eq!(answer["value"][0]["attempt"], 1);
     assert!(answer["knownSince"].is_string());
 }
+
+#[test]
+fn tokens_are_created_listed_and_deleted() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let line = server.line("the first token, once", |line| {
+        line.starts_with("admin token")
+    });
+    assert!(line.ends_with(server.token()), "{line}");
+    let create = [
+        "token",
+        "create",
+        "--name",
+        "ci",
+        "--rights",
+        "publish,read",
+    ];
+    let created = server.run(&[&create[..], &["--topic-prefix", "team-a-"]].concat());
+    let secret = printed(&created);
+    let secret = secret.trim_end();
+    assert!(secret.starts_with("hgt_"), "{secret}");
+    let as_ci = |arguments: &[&str]| {
+        let mut command = hedgerow(arguments);
+        let command = command.args(["--server", server.endpoint(), "--token", secret]);
+        command.output().unwrap()
+    };
+    printed(&as_ci(&["topic", "list"]));
+    let refused = complained(&as_ci(&["topic", "create", "team-a-orders"]), 1);
+    assert!(refused.contains("\"admin\""), "{refused}");
+
+    let list = printed(&server.run(&["token", "list"]));
+    assert!(
+        !list.contains(secret) && list.contains("read, publish"),
+        "{list}"
+    );
+    let again = complained(&server.run(&create), 1);
+    assert!(again.contains("\"ci\" already"), "{again}");
+    complained(
+        &server.run(&["token", "create", "--name", "x", "--rights", "fly"]),
+        2,
+    );
+    printed(&server.run(&["token", "delete", "--name", "ci"]));
+    complained(&as_ci(&["topic", "list"]), 1);
+}

@@ -8,11 +8,16 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{DeadLetterInfo, DeadLetterPlace, DeadLetterQuery};
 use serde_json::{Value, json};
 
-use super::extract::PageQuery;
+use super::extract::{Bearer, PageQuery};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
-pub async fn list(State(app): State<SharedApp>, page: PageQuery) -> Result<Json<Value>, ApiError> {
+pub async fn list(
+    State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
+    page: PageQuery,
+) -> Result<Json<Value>, ApiError> {
+    page.judge(&grant)?;
     let query = DeadLetterQuery {
         after: page.after(|text| place(text).map(Some))?,
         topic: page.topic,
@@ -20,7 +25,9 @@ pub async fn list(State(app): State<SharedApp>, page: PageQuery) -> Result<Json<
         limit: page.limit,
     };
     let page = app.engine()?.dead_letters(query).await?;
-    let value: Vec<Value> = page.letters.iter().map(shown).collect();
+    let letters = page.letters.iter();
+    let reached = letters.filter(|letter| grant.reaches(&letter.topic_name));
+    let value: Vec<Value> = reached.map(shown).collect();
     let next = page.next.map(|place| {
         format!(
             "{}-{}-{}",

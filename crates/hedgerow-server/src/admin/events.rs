@@ -6,7 +6,7 @@ use hedgerow_core::outcome::Outcome;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use serde_json::{Value, json};
 
-use super::extract::Names;
+use super::extract::{Bearer, Names};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -15,10 +15,14 @@ const RECORDS_MAX: usize = 1_000;
 
 pub async fn attempts(
     State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
     Names(event_id): Names<String>,
 ) -> Result<Json<Value>, ApiError> {
     let attempts = app.engine()?.attempts_of(event_id, RECORDS_MAX).await?;
-    let value: Vec<Value> = attempts.records.iter().map(shown).collect();
+    let records = attempts.records.iter();
+    // Ids are the publishers' own: the same one can be another's.
+    let reached = records.filter(|record| grant.reaches(&record.topic_name));
+    let value: Vec<Value> = reached.map(shown).collect();
     Ok(Json(json!({
         "value": value,
         "isTruncated": attempts.is_truncated,

@@ -1,9 +1,12 @@
 //! Takes paths and queries apart; what cannot be is refused in the API's own shape.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequestParts, Path, Query};
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
+use crate::access::Grant;
 use crate::error::ApiError;
 
 /// The names in a path, decoded.
@@ -27,6 +30,19 @@ where
                 ))
             }
         }
+    }
+}
+
+/// What the bearer of the request's token may do.
+pub struct Bearer(pub Arc<Grant>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Bearer {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        // It is there on every path that needs a token; without it nobody may do anything.
+        let grant = parts.extensions.get::<Arc<Grant>>();
+        grant.cloned().map(Self).ok_or_else(ApiError::unauthorized)
     }
 }
 
@@ -97,6 +113,14 @@ impl PageQuery {
             return Err(invalid("eventSubscription", "needs the parameter topic"));
         }
         Ok(query)
+    }
+
+    /// Refuses a topic that the bearer does not reach, in the words for one that is not there.
+    pub fn judge(&self, grant: &Grant) -> Result<(), ApiError> {
+        match &self.topic {
+            Some(topic) if !grant.reaches(topic) => Err(ApiError::no_topic(topic)),
+            _ => Ok(()),
+        }
     }
 
     /// Where the page before ended, read by `place`; the beginning if the request does not say it.

@@ -6,11 +6,16 @@ use hedgerow_delivery::command::{Command, TerminalQuery};
 use hedgerow_store::view::{Disposition, TerminalRecord};
 use serde_json::{Value, json};
 
-use super::extract::PageQuery;
+use super::extract::{Bearer, PageQuery};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
-pub async fn list(State(app): State<SharedApp>, page: PageQuery) -> Result<Json<Value>, ApiError> {
+pub async fn list(
+    State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
+    page: PageQuery,
+) -> Result<Json<Value>, ApiError> {
+    page.judge(&grant)?;
     let query = TerminalQuery {
         after: page.after(|text| text.parse().ok())?,
         topic: page.topic,
@@ -24,6 +29,7 @@ pub async fn list(State(app): State<SharedApp>, page: PageQuery) -> Result<Json<
     let value: Vec<Value> = page
         .records
         .iter()
+        .filter(|(_, record)| grant.reaches(&record.topic_name))
         .map(|(_, record)| shown(record))
         .collect();
     Ok(Json(

@@ -9,7 +9,7 @@ use hedgerow_store::catalog::{Topic, TopicKeys};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::extract::Names;
+use super::extract::{Bearer, Names};
 use super::{json_body, shown_warning};
 use crate::error::ApiError;
 use crate::public_url::PublicUrl;
@@ -41,13 +41,17 @@ pub async fn put(
     Ok((status, Json(json)))
 }
 
-pub async fn list(State(app): State<SharedApp>) -> Result<Json<Value>, ApiError> {
+pub async fn list(
+    State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
+) -> Result<Json<Value>, ApiError> {
     let topics = app
         .engine()?
         .ask(|answer| Command::Topics { answer })
         .await?;
     let value: Vec<Value> = topics
         .iter()
+        .filter(|topic| grant.reaches(topic.name.as_str()))
         .map(|topic| shown(topic, &app.public_url))
         .collect();
     Ok(Json(json!({ "value": value })))

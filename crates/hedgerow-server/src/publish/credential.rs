@@ -45,6 +45,14 @@ pub fn authenticate(request: &Parts, topic: &PublishTopic) -> Result<(), KeyRefu
     Err(KeyRefused::Missing)
 }
 
+/// Whether a request has a credential that decides before `Authorization` (ED-028).
+pub fn is_keyed(request: &Parts) -> bool {
+    let headers = &request.headers;
+    headers.contains_key(KEY)
+        || headers.contains_key(SIGNATURE)
+        || query_parameter(request, KEY).is_some()
+}
+
 /// The first value of a parameter of the query, still encoded.
 pub fn query_parameter<'r>(request: &'r Parts, name: &str) -> Option<&'r str> {
     let parameters = request.uri.query()?.split('&');

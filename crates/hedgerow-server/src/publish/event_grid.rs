@@ -19,8 +19,8 @@ use hyper::body::{Body as _, Incoming};
 
 use crate::body;
 use crate::error::{PUBLISH_METHODS, Refusal};
-use crate::publish::Route;
 use crate::publish::credential::{authenticate, query_parameter};
+use crate::publish::{Route, bearer};
 use crate::state::App;
 
 /// The one version there is (ED-006).
@@ -83,7 +83,10 @@ async fn publish(
     let topics = engine.topics();
     let found = topic.and_then(|name| topics.get(&*lower_case(name)));
     let topic = found.ok_or_else(|| Refusal::no_topic(topic))?;
-    authenticate(request, topic)?;
+    match bearer::judge(app, request, &topic.name) {
+        Some(judged) => judged?,
+        None => authenticate(request, topic)?,
+    }
     if query_parameter(request, "api-version").is_some_and(|version| version != API_VERSION) {
         return Err(Refusal::api_version());
     }

@@ -13,3 +13,4 @@ mod lifecycle;
 mod publish;
 mod secrets;
 mod support;
+mod tokens;

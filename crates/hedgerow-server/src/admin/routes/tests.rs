@@ -1,0 +1,116 @@
+//! The whole table: every route, every set of rights, every relation of the topic to the prefix.
+
+use axum::body::Body;
+use http::StatusCode;
+use tokio::sync::watch;
+use tower_service::Service as _;
+
+use super::*;
+use crate::access::{Grant, Rights, TopicPrefix};
+use crate::admin::{router, routes};
+use crate::config::Config;
+use crate::public_url::PublicUrl;
+use crate::state::App;
+use crate::tokens::Tokens;
+
+/// Without an engine, what was let through is answered by its handler: 503, or 400 for what is missing from the body.
+fn app(data: &std::path::Path) -> (SharedApp, watch::Sender<hedgerow_delivery::grid::GridState>) {
+    let (grid, seen) = watch::channel(hedgerow_delivery::grid::GridState::Opening);
+    let config = Config::default();
+    let url = PublicUrl::new(None, config.listen);
+    let tokens = Tokens::load_or_create(data).unwrap();
+    let app = App::new(&config, None, url, tokens, seen, Arc::default());
+    (Arc::new(app), grid)
+}
+
+fn path(rule: &Rule) -> String {
+    let path = rule.path.replace("{topic}", "Team-a-orders");
+    path.replace("{name}", "billing").replace("{eventId}", "1")
+}
+
+#[tokio::test]
+async fn every_route_asks_for_its_right_and_its_scope() {
+    let data = tempfile::tempdir().unwrap();
+    let (app, _grid) = app(data.path());
+    let mut router = router(app);
+    let (_, rules) = routes();
+    for rule in &rules {
+        for bits in 0..1_u8 << Right::ALL.len() {
+            let held = (0..Right::ALL.len()).filter(|right| bits & 1 << right != 0);
+            let rights: Rights = held.map(|right| Right::ALL[right]).collect();
+            for prefix in ["", "team-a-", "team-b-"] {
+                let grant = Grant {
+                    name: "ci".into(),
+                    rights,
+                    prefix: TopicPrefix::parse(prefix).unwrap(),
+                };
+                let mut request = http::Request::builder()
+                    .method(rule.method.clone())
+                    .uri(path(rule))
+                    .body(Body::empty())
+                    .unwrap();
+                request.extensions_mut().insert(Arc::new(grant));
+                let status = router.call(request).await.unwrap().status();
+                let case = format!(
+                    "{} {} {:?} {prefix:?}",
+                    rule.method,
+                    rule.path,
+                    rights.names()
+                );
+                let forbidden = match (rule.reach, prefix) {
+                    _ if !rights.has(rule.right) => true,
+                    (Reach::Grid, prefix) => !prefix.is_empty(),
+                    (Reach::NewTopic, prefix) => prefix == "team-b-",
+                    (Reach::Topic | Reach::Lists, _) => false,
+                };
+                assert_eq!(
+                    status == StatusCode::FORBIDDEN,
+                    forbidden,
+                    "{case}: {status}"
+                );
+                if rule.reach == Reach::Topic && !forbidden {
+                    let is_hidden = prefix == "team-b-";
+                    assert_eq!(
+                        status == StatusCode::NOT_FOUND,
+                        is_hidden,
+                        "{case}: {status}"
+                    );
+                }
+                assert_ne!(status, StatusCode::UNAUTHORIZED, "{case}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_grant_nothing_is_answered() {
+    let data = tempfile::tempdir().unwrap();
+    let (app, _grid) = app(data.path());
+    let mut router = router(app);
+    for rule in routes().1 {
+        let request = http::Request::builder()
+            .method(rule.method.clone())
+            .uri(path(&rule))
+            .body(Body::empty())
+            .unwrap();
+        let status = router.call(request).await.unwrap().status();
+        assert_eq!(status, StatusCode::UNAUTHORIZED, "{}", rule.path);
+    }
+}
+
+/// What is about a topic has the topic in its path, and what has it is about it.
+#[test]
+fn a_topic_in_the_path_is_judged() {
+    for rule in routes().1 {
+        let is_of_topic = matches!(rule.reach, Reach::Topic | Reach::NewTopic);
+        assert_eq!(rule.path.contains("{topic}"), is_of_topic, "{}", rule.path);
+        let is_read = rule.right == Right::Read;
+        assert_eq!(
+            rule.method == Method::GET && rule.path != "/api/v1/tokens",
+            is_read,
+            "{} {}: reading is GET",
+            rule.method,
+            rule.path
+        );
+    }
+}
