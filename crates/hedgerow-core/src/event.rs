@@ -36,12 +36,23 @@ pub struct Event<'a> {
     /// `dataschema`, CloudEvents only.
     #[serde(borrow, deserialize_with = "borrowed")]
     pub data_schema: Option<Cow<'a, str>>,
-    /// Extension attributes in the order they came, CloudEvents only: name, and value as JSON text.
+    /// Extension attributes in the order they came, CloudEvents only: name, and value as JSON text. Beside them what
+    /// [`is_attribute`] says is none.
     #[serde(borrow, deserialize_with = "borrowed_pairs")]
     pub extensions: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     /// The payload.
     #[serde(borrow)]
     pub data: Data<'a>,
+}
+
+/// The name under which the extensions carry the header `traceparent` of the request that published the event, its value
+/// as JSON text (ED-141). No attribute can have this name.
+pub const TRACEPARENT_HEADER: &str = ":traceparent";
+
+/// Whether an entry of [`Event::extensions`] is an attribute of the event, and not something that is known about it.
+#[must_use]
+pub fn is_attribute(name: &str) -> bool {
+    !name.starts_with(':')
 }
 
 /// The payload of an event.

@@ -9,6 +9,7 @@
 //! endpoint's address may be connected to is not judged here.
 
 mod dead_letter;
+mod delivery_schema;
 mod endpoint_url;
 mod fields;
 mod filter;
@@ -19,10 +20,11 @@ mod topic;
 use serde_json::Value;
 
 pub use dead_letter::{ContainerPath, DeadLetterDestination};
+pub use delivery_schema::DeliverySchema;
 pub use endpoint_url::EndpointUrl;
 pub use filter::FilterSpec;
 pub use input_mapping::{InputSchemaMapping, MappedField, SourceField};
-pub use subscription::{DeliverySchema, Destination, SubscriptionSpec};
+pub use subscription::{Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 
 use crate::limits;

@@ -57,10 +57,28 @@ impl Timestamp {
 /// RFC 3339 in UTC with 7 fractional digits, the form of ED-257: `2030-01-02T03:04:05.0060000Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = i64::try_from(self.0 / 1000).unwrap_or(i64::MAX);
-        let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+        let spelled = SpelledTime {
+            seconds: i64::try_from(self.0 / 1000).unwrap_or(i64::MAX),
+            ticks: (self.0 % 1000) as u32 * 10_000,
+        };
+        spelled.fmt(f)
+    }
+}
+
+/// A time as everything that goes out spells it (ED-257): UTC, ISO 8601, seven digits behind the second, `Z`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpelledTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Units of 100 ns, fewer than a second.
+    pub ticks: u32,
+}
+
+impl fmt::Display for SpelledTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = jiff::Timestamp::from_second(self.seconds).unwrap_or(jiff::Timestamp::MAX);
         let text = time.strftime("%Y-%m-%dT%H:%M:%S");
-        write!(f, "{text}.{:03}0000Z", self.0 % 1000)
+        write!(f, "{text}.{:07}Z", self.ticks)
     }
 }
 

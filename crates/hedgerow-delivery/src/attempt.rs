@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
 use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
 use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::retry::{DeliveryKey, is_late_success};
 use hedgerow_core::time::Now;
+use hedgerow_dialect::delivery::{self, DeliveryHeaders, SentEvent};
 use hedgerow_dialect::event_grid;
+use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::{Answer, Client, SendError};
 use hedgerow_store::history::HistoryHandle;
@@ -34,6 +37,8 @@ pub(crate) struct Context {
     pub(crate) store_id: [u8; 16],
     pub(crate) late_success_window: Duration,
     pub(crate) subscription_name_upper_case: bool,
+    /// `WebHook-Request-Origin`; empty for none.
+    pub(crate) webhook_origin: String,
 }
 
 /// One attempt to make.
@@ -231,19 +236,39 @@ fn request(
 ) -> Result<http::Request<Bytes>, StoreError> {
     let plan = &job.plan;
     let unpacked = unpack_event(&event.bytes)?;
-    let body = event_grid::encode(&unpacked, &event_grid::topic_path(&plan.topic_name));
-    let headers = event_grid::delivery_headers(&event_grid::DeliveryHeaders {
+    let topic_path = event_grid::topic_path(&plan.topic_name);
+    let body = delivery::body(plan.delivery_schema, &unpacked, &topic_path);
+    let traceparent = traceparent(&unpacked);
+    let headers = delivery::headers(&DeliveryHeaders {
+        schema: plan.delivery_schema,
+        is_batched: false,
         subscription_name: &plan.subscription_name,
         upper_case_name: context.subscription_name_upper_case,
         attempts_made: job.attempt - 1,
-        data_version: unpacked.data_version.as_deref().unwrap_or_default(),
-        system_id: &event_grid::system_id(&context.store_id, job.key.subscription, position),
+        origin: Some(context.webhook_origin.as_str()).filter(|origin| !origin.is_empty()),
+        events: &[SentEvent {
+            system_id: &delivery::system_id(&context.store_id, job.key.subscription, position),
+            data_version: unpacked.data_version.as_deref(),
+        }],
+        traceparent: traceparent.as_deref(),
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = plan.path_and_query.clone().into();
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// The header of that name for this attempt: the trace that the event was published in, or else the one it carries, with
+/// a new span (ED-141).
+fn traceparent(event: &Event<'_>) -> Option<String> {
+    [TRACEPARENT_HEADER, "traceparent"]
+        .into_iter()
+        .find_map(|wanted| {
+            let (_, json) = event.extensions.iter().find(|(name, _)| name == wanted)?;
+            let incoming: String = serde_json::from_str(json).ok()?;
+            delivery::next_traceparent(&incoming, chance::number())
+        })
 }
 
 /// What the attempt met, and the answer if there was one.

@@ -212,6 +212,7 @@ impl Engine {
             store_id: parts.store_id,
             late_success_window: settings.retry.late_success_window,
             subscription_name_upper_case: settings.subscription_name_upper_case,
+            webhook_origin: settings.webhook_origin.clone(),
         });
         let handle = EngineHandle {
             store: Arc::clone(&parts.store),

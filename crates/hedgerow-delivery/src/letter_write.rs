@@ -8,7 +8,8 @@ use hedgerow_core::limits;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::{self, DeadLetter, DeadLetterArray};
+use hedgerow_dialect::dead_letter::{DeadLetter, DeadLetterArray, ExtraMembers, RecordFormat};
+use hedgerow_dialect::event_grid;
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::dead_letter::{Blob, DeadLetterError, DeadLetterStore};
@@ -56,7 +57,7 @@ pub(crate) struct LetterJob {
     pub(crate) topic: TopicId,
     pub(crate) plan: Arc<Plan>,
     pub(crate) letters: Vec<Letter>,
-    pub(crate) tells_status: bool,
+    pub(crate) extra_members: ExtraMembers,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dead_letters: Arc<dyn DeadLetterStore>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -72,7 +73,11 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
         result: Ok(()),
     };
     let mut array = DeadLetterArray::default();
-    let topic_path = event_grid::topic_path(&job.plan.topic_name);
+    let format = RecordFormat {
+        schema: job.plan.delivery_schema,
+        topic_path: &event_grid::topic_path(&job.plan.topic_name),
+        extra: job.extra_members,
+    };
     let mut letters = job.letters.into_iter();
     for letter in letters.by_ref() {
         let ((_, seq), pending) = letter;
@@ -94,8 +99,8 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
             }
         };
         let times = Times::of(&pending);
-        let record = times.record(&pending, job.tells_status);
-        if !array.add(&event, &topic_path, &record, limits::DEAD_LETTER_BYTES_MAX) {
+        let record = times.record(&pending);
+        if !array.add(&event, &record, &format, limits::DEAD_LETTER_BYTES_MAX) {
             report.left.push(letter);
             break;
         }
@@ -149,7 +154,7 @@ impl Times {
         }
     }
 
-    fn record(&self, letter: &PendingDeadLetter, tells_status: bool) -> DeadLetter<'_> {
+    fn record(&self, letter: &PendingDeadLetter) -> DeadLetter<'_> {
         let of = |progress: &Progress| (progress.last_outcome, progress.last_status);
         let (outcome, status): (Option<Outcome>, u16) = match letter.progress.as_ref().map(of) {
             Some((outcome, status)) => (Some(outcome), status),
@@ -161,7 +166,7 @@ impl Times {
             last_outcome: outcome,
             publish_time: &self.published,
             last_attempt_time: self.last_attempt.as_deref(),
-            last_status: Some(status).filter(|status| tells_status && *status > 0),
+            last_status: Some(status).filter(|status| *status > 0),
         }
     }
 }

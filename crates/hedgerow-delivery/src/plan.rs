@@ -9,7 +9,7 @@ use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
-use hedgerow_core::spec::{DeadLetterDestination, Destination};
+use hedgerow_core::spec::{DeadLetterDestination, DeliverySchema, Destination};
 use hedgerow_io::http::Target;
 use hedgerow_store::catalog::{Subscription, Topic};
 
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) policy: RetryPolicy,
     pub(crate) overrides: Overrides,
     pub(crate) response_timeout: Duration,
+    /// The form of what is sent.
+    pub(crate) delivery_schema: DeliverySchema,
     /// Where what is given up is written; `None` to drop it (ED-244).
     pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
     pub(crate) dead_letter: DeadLetterSettings,
@@ -65,6 +67,7 @@ impl Plan {
             policy: subscription.spec.retry_policy,
             overrides: subscription.spec.overrides.clone(),
             response_timeout: subscription.spec.response_timeout,
+            delivery_schema: subscription.spec.event_delivery_schema,
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
             filters,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
+use hedgerow_dialect::dead_letter::ExtraMembers;
 
 /// Settings of an engine.
 #[derive(Debug, Clone)]
@@ -33,10 +34,12 @@ pub struct EngineSettings {
     /// Nothing is attempted before [`crate::command::Command::StartDeliveries`]: whoever starts the server may declare
     /// things anew first. Only after the process started, not after the store was opened again.
     pub starts_held: bool,
-    /// Whether dead-letter records say the status of the last attempt (ED-254, ED-317).
-    pub dead_letter_last_http_status: bool,
+    /// Which members dead-letter records have beside those of the vendor's page (ED-254, ED-255, ED-317).
+    pub dead_letter_members: ExtraMembers,
     /// Whether the name goes out in upper case in `aeg-subscription-name` (ED section 3.3).
     pub subscription_name_upper_case: bool,
+    /// What deliveries of `CloudEvents` say in `WebHook-Request-Origin`, the name of the handshake; empty to say nothing.
+    pub webhook_origin: String,
 }
 
 impl Default for EngineSettings {
@@ -53,8 +56,9 @@ impl Default for EngineSettings {
             checkpoint_bytes: 16 * 1024 * 1024,
             drain: Duration::from_secs(25),
             starts_held: false,
-            dead_letter_last_http_status: true,
+            dead_letter_members: ExtraMembers::ALL,
             subscription_name_upper_case: true,
+            webhook_origin: String::new(),
         }
     }
 }

@@ -7,5 +7,13 @@
 //! | module | dialect |
 //! | --- | --- |
 //! | [`event_grid`] | the Event Grid schema over HTTP |
+//! | [`cloud_events`] | `CloudEvents` 1.0 over HTTP |
+//!
+//! What goes out depends on a subscription's delivery schema: [`delivery`] is a delivery's body and headers, [`dead_letter`]
+//! the content of a dead-letter blob.
 
+pub mod cloud_events;
+pub mod dead_letter;
+pub mod delivery;
 pub mod event_grid;
+mod object;

@@ -41,6 +41,13 @@ impl PublicUrl {
         &self.text
     }
 
+    /// The host, without port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let (_, authority) = self.text.split_once("://").unwrap_or_default();
+        without_port(authority)
+    }
+
     /// Where the events of a topic are posted to.
     #[must_use]
     pub fn topic_endpoint(&self, topic: &str) -> String {

@@ -143,7 +143,13 @@ impl Server {
         let (client, guard) = outbound(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
         let (stop_engine, stop) = watch::channel(false);
+        let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
+        let webhook_origin = match config.engine.webhook_origin.as_str() {
+            "" => public_url.host().to_owned(),
+            declared => declared.to_owned(),
+        };
         let engine = EngineSettings {
+            webhook_origin,
             starts_held: options.starts_held,
             late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
@@ -151,7 +157,6 @@ impl Server {
         let (engine_ended, disk_counts) =
             start_engine(&config, engine, &client, guard, state, stop)?;
 
-        let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
         let handle = ServerHandle::new(grid.clone(), public_url.clone());
         let connections_max = descriptors.inbound_max(config.http.connections_max);
         let listener = ListenerOptions {

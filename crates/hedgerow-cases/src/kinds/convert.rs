@@ -1,6 +1,8 @@
 //! `convert`: what a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
 
-use hedgerow_dialect::event_grid::{Request, decode, encode};
+use hedgerow_core::spec::DeliverySchema;
+use hedgerow_dialect::delivery::{self, Form};
+use hedgerow_dialect::event_grid::{Request, decode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -32,10 +34,12 @@ struct Input {
 
 pub fn judge(case: &Case) -> Result<Run, String> {
     let input: Input = case.input()?;
-    if input.from != "EventGridSchema" || input.to != "EventGridSchema" {
-        return Ok(Run::LeftOut(
-            "needs other schemas (ED-037 to ED-056, ED-130 to ED-137)",
-        ));
+    if input.from != "EventGridSchema" {
+        return Ok(Run::LeftOut("needs other schemas (ED-037 to ED-056)"));
+    }
+    let schema = DeliverySchema::named(&input.to).ok_or("unknown delivery schema")?;
+    if schema == DeliverySchema::CustomInputSchema {
+        return Ok(Run::LeftOut("needs the table of schemas (ED-130)"));
     }
     if input.domain.is_some() {
         return Ok(Run::LeftOut("needs domains (ED-072)"));
@@ -47,9 +51,16 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         topic_path: &topic_path,
     };
     let events = decode(body.as_bytes(), &request).map_err(|error| format!("{error:?}"))?;
-    let delivered = encode(&events[0], &topic_path);
+    let delivered = delivery::body(schema, &events[0], &topic_path);
     let delivered = std::str::from_utf8(&delivered).map_err(|error| error.to_string())?;
-    let (data_text, members_but_data) = parts(delivered).map_err(|error| error.to_string())?;
+    let event = match delivery::form(schema, false) {
+        Form::Array => delivered
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .ok_or("no array")?,
+        Form::Object => delivered,
+    };
+    let (data_text, members_but_data) = parts(event).map_err(|error| error.to_string())?;
     Ok(Run::result(json!({
         "accepted": true,
         "members": members_but_data,
@@ -58,14 +69,14 @@ pub fn judge(case: &Case) -> Result<Run, String> {
 }
 
 /// The data as text, and all other members.
-fn parts(body: &str) -> serde_json::Result<(Option<String>, Map<String, Value>)> {
+fn parts(event: &str) -> serde_json::Result<(Option<String>, Map<String, Value>)> {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(borrow, default, deserialize_with = "present")]
         data: Option<&'a RawValue>,
     }
-    let [data]: [Data<'_>; 1] = serde_json::from_str(body)?;
-    let [mut members]: [Map<String, Value>; 1] = serde_json::from_str(body)?;
+    let data: Data<'_> = serde_json::from_str(event)?;
+    let mut members: Map<String, Value> = serde_json::from_str(event)?;
     members.remove("data");
     Ok((data.data.map(|data| data.get().to_owned()), members))
 }

@@ -1,8 +1,13 @@
 //! `dead_letter_record`: dead-letter records and the names of their blobs (ED-249, ED-254 to ED-259).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use hedgerow_core::dead_letter::blob_name;
 use hedgerow_core::event::{Data, Event};
-use hedgerow_dialect::event_grid::{DeadLetter, DeadLetterArray};
+use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::time::SpelledTime;
+use hedgerow_dialect::dead_letter::{DeadLetter, DeadLetterArray, ExtraMembers, RecordFormat};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -16,8 +21,8 @@ struct Record<'a> {
     schema: String,
     #[serde(borrow)]
     event: &'a RawValue,
-    #[allow(dead_code)] // Only of schemas that are skipped.
-    envelope: Option<Value>,
+    #[serde(borrow, default)]
+    envelope: Option<&'a RawValue>,
     reason: String,
     attempts: u16,
     last_outcome: String,
@@ -37,9 +42,10 @@ struct Blob {
     uuid: String,
 }
 
+/// The Event Grid members of an event.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Delivered<'a> {
+struct Envelope<'a> {
     id: String,
     event_time: String,
     event_type: String,
@@ -62,22 +68,66 @@ pub fn judge(case: &Case) -> Result<Run, String> {
 }
 
 fn judge_record(record: &Record<'_>) -> Result<Run, String> {
-    match record.schema.as_str() {
-        "EventGridSchema" => {}
-        "CloudEventSchemaV1_0" => return Ok(Run::LeftOut("needs CloudEvents (ED-255)")),
-        "CustomInputSchema" => return Ok(Run::LeftOut("needs custom schemas (ED-256)")),
-        other => return Err(format!("unknown schema {other}")),
-    }
-    if record.publish_time.contains(".1234567") {
-        return Ok(Run::LeftOut("server time has milliseconds (design D4)"));
-    }
+    let schema = DeliverySchema::named(&record.schema)
+        .ok_or_else(|| format!("unknown schema {}", record.schema))?;
     let is_strict = record.settings.get("profile") == Some(&json!("strict"));
     if !is_strict && !record.settings.is_empty() {
         return Err("unknown settings".to_owned());
     }
-    let event: Delivered<'_> =
-        serde_json::from_str(record.event.get()).map_err(|error| error.to_string())?;
+    let (event, topic_path) = match (schema, record.envelope) {
+        (DeliverySchema::CloudEventSchemaV1_0, None) => (cloud_event(record.event)?, String::new()),
+        (DeliverySchema::EventGridSchema, None) => enveloped(record.event, None)?,
+        (DeliverySchema::CustomInputSchema, Some(envelope)) => {
+            enveloped(envelope, Some(record.event))?
+        }
+        _ => return Err("an envelope belongs to a custom schema".to_owned()),
+    };
+    let attempted = record.last_attempt_time.as_deref().map(spelled);
+    let attempted = attempted.transpose()?;
+    let letter = DeadLetter {
+        reason: reason(&record.reason)?,
+        attempts: record.attempts,
+        last_outcome: Some(outcome(&record.last_outcome)?),
+        publish_time: &spelled(&record.publish_time)?,
+        last_attempt_time: attempted.as_deref(),
+        last_status: record.last_status,
+    };
+    let format = RecordFormat {
+        schema,
+        topic_path: &topic_path,
+        extra: if is_strict {
+            ExtraMembers::NONE
+        } else {
+            ExtraMembers::ALL
+        },
+    };
+    let mut array = DeadLetterArray::default();
+    assert!(array.add(&event, &letter, &format, 0));
+    let written: Value =
+        serde_json::from_slice(&array.finish()).map_err(|error| error.to_string())?;
+    assert_eq!(written.as_array().map(Vec::len), Some(1));
+    Ok(Run::result(json!({ "record": written[0] })))
+}
+
+/// As the server spells its times, to more digits than they have (design D4).
+fn spelled(text: &str) -> Result<String, String> {
+    let time: jiff::Timestamp = text.parse().map_err(|error| format!("{text}: {error}"))?;
+    let spelled = SpelledTime {
+        seconds: time.as_second(),
+        ticks: time.subsec_nanosecond().unsigned_abs() / 100,
+    };
+    Ok(spelled.to_string())
+}
+
+/// An event as it is stored, and the path of its topic. `original`: what it was published as, if that is another schema.
+fn enveloped<'a>(
+    json: &'a RawValue,
+    original: Option<&'a RawValue>,
+) -> Result<(Event<'a>, String), String> {
+    let event: Envelope<'_> =
+        serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
     assert_eq!(event.metadata_version, "1");
+    let data = original.or(event.data);
     let stored = Event {
         id: event.id.into(),
         source: None,
@@ -88,28 +138,46 @@ fn judge_record(record: &Record<'_>) -> Result<Run, String> {
         data_content_type: None,
         data_schema: None,
         extensions: Vec::new(),
-        data: event
-            .data
-            .map_or(Data::None, |data| Data::Json(data.get().into())),
+        data: data.map_or(Data::None, |data| Data::Json(data.get().into())),
     };
-    let attempted = record
-        .last_attempt_time
-        .as_deref()
-        .map(timestamp)
-        .transpose()?;
-    let attempted = attempted.map(|time| time.to_string());
-    let letter = DeadLetter {
-        reason: reason(&record.reason)?,
-        attempts: record.attempts,
-        last_outcome: Some(outcome(&record.last_outcome)?),
-        publish_time: &timestamp(&record.publish_time)?.to_string(),
-        last_attempt_time: attempted.as_deref(),
-        last_status: record.last_status.filter(|_| !is_strict),
+    Ok((stored, event.topic))
+}
+
+/// A `CloudEvent` as it is stored.
+fn cloud_event(json: &RawValue) -> Result<Event<'_>, String> {
+    let mut members: BTreeMap<String, &RawValue> =
+        serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
+    let mut text = |name: &str| -> Result<Option<Cow<'_, str>>, String> {
+        let value = members.remove(name).map(|value| value.get());
+        let text: Option<Option<String>> = value
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(|error| error.to_string())?;
+        Ok(text.flatten().map(Cow::Owned))
     };
-    let mut array = DeadLetterArray::default();
-    assert!(array.add(&stored, &event.topic, &letter, 0));
-    let written: Value =
-        serde_json::from_slice(&array.finish()).map_err(|error| error.to_string())?;
-    assert_eq!(written.as_array().map(Vec::len), Some(1));
-    Ok(Run::result(json!({ "record": written[0] })))
+    let required = |name: &str, text: Option<Cow<'static, str>>| text.ok_or(format!("no {name}"));
+    assert_eq!(text("specversion")?.as_deref(), Some("1.0"));
+    let id = required("id", text("id")?)?;
+    let source = text("source")?;
+    let event_type = required("type", text("type")?)?;
+    let subject = text("subject")?;
+    let time = text("time")?;
+    let data_content_type = text("datacontenttype")?;
+    let data_schema = text("dataschema")?;
+    let data = members.remove("data");
+    let extension = |(name, value): (String, &'_ RawValue)| {
+        (Cow::Owned(name), Cow::Owned(value.get().to_owned()))
+    };
+    Ok(Event {
+        id,
+        source,
+        event_type,
+        subject,
+        time,
+        data_version: None,
+        data_content_type,
+        data_schema,
+        extensions: members.into_iter().map(extension).collect(),
+        data: data.map_or(Data::None, |data| Data::Json(data.get().into())),
+    })
 }

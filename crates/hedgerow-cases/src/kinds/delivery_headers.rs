@@ -1,6 +1,7 @@
-//! `delivery_headers`: headers of a delivery (ED-138).
+//! `delivery_headers`: headers of a delivery (ED-132, ED-138, ED-139).
 
-use hedgerow_dialect::event_grid::{DeliveryHeaders, delivery_headers};
+use hedgerow_core::spec::DeliverySchema;
+use hedgerow_dialect::delivery::{DeliveryHeaders, Form, SentEvent, form, headers};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -23,7 +24,15 @@ struct Input {
 struct Subscription {
     name: String,
     event_delivery_schema: Option<String>,
-    destination: Option<Value>,
+    #[serde(default)]
+    destination: Destination,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Destination {
+    max_events_per_batch: Option<u32>,
+    preferred_batch_size_in_kilobytes: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -50,23 +59,29 @@ enum NameCase {
 
 pub fn judge(case: &Case) -> Result<Run, String> {
     let input: Input = case.input()?;
-    match input.subscription.event_delivery_schema.as_deref() {
-        None | Some("EventGridSchema") => assert!(input.origin.is_none()),
-        Some("CloudEventSchemaV1_0") => return Ok(Run::LeftOut("needs CloudEvents (ED-138)")),
-        Some(other) => return Err(format!("unknown schema {other}")),
-    }
-    if input.subscription.destination.is_some() {
-        return Ok(Run::LeftOut("needs batching (ED-139)"));
-    }
-    let [event] = input.events.as_slice() else {
-        return Err("not one event".to_owned());
+    let schema = match input.subscription.event_delivery_schema.as_deref() {
+        None => DeliverySchema::default(),
+        Some(name) => {
+            DeliverySchema::named(name).ok_or_else(|| format!("unknown schema {name}"))?
+        }
     };
-    let headers = delivery_headers(&DeliveryHeaders {
+    let destination = &input.subscription.destination;
+    let is_batched = destination.max_events_per_batch.is_some()
+        || destination.preferred_batch_size_in_kilobytes.is_some();
+    let sent = input.events.iter().map(|event| SentEvent {
+        system_id: &event.system_id,
+        data_version: event.data_version.as_deref(),
+    });
+    let events: Vec<_> = sent.collect();
+    let headers = headers(&DeliveryHeaders {
+        schema,
+        is_batched,
         subscription_name: &input.subscription.name,
         upper_case_name: input.settings.name_case != Some(NameCase::Configured),
         attempts_made: input.attempts_made,
-        data_version: event.data_version.as_deref().unwrap_or_default(),
-        system_id: &event.system_id,
+        origin: input.origin.as_deref(),
+        events: &events,
+        traceparent: None,
     });
     let headers: Map<String, Value> = headers
         .iter()
@@ -78,8 +93,11 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             )
         })
         .collect();
-    // The form of the body is that of `encode`; see the convert cases.
+    let body_form = match form(schema, is_batched) {
+        Form::Array => "array",
+        Form::Object => "object",
+    };
     Ok(Run::result(
-        json!({ "headers": headers, "body_form": "array" }),
+        json!({ "headers": headers, "body_form": body_form }),
     ))
 }

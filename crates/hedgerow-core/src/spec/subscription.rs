@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::dead_letter::{DeadLetterDestination, check_settings};
+use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
 use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning};
 use crate::dead_letter::DeadLetterSettings;
@@ -55,24 +56,6 @@ impl Destination {
     }
 }
 
-/// The form of what is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeliverySchema {
-    /// A JSON array of the vendor's own events.
-    #[default]
-    EventGridSchema,
-}
-
-impl DeliverySchema {
-    /// The name in declarations.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::EventGridSchema => "EventGridSchema",
-        }
-    }
-}
-
 const RESPONSE_TIMEOUT_SECONDS: u32 = 30;
 
 impl SubscriptionSpec {
@@ -111,7 +94,7 @@ impl SubscriptionSpec {
             retry_policy: check_retry_policy(fields.object("retryPolicy")?, &mut warnings)?,
             overrides: check_overrides(fields.object("retry")?)?,
             response_timeout: check_response_timeout(&mut fields)?,
-            event_delivery_schema: check_delivery_schema(&mut fields)?,
+            event_delivery_schema: DeliverySchema::check(&mut fields)?,
             dead_letter_destination: fields
                 .object("deadLetterDestination")?
                 .map(DeadLetterDestination::check)
@@ -269,14 +252,4 @@ fn check_response_timeout(fields: &mut Fields<'_>) -> Result<Duration, SpecError
     Ok(Duration::from_secs(
         seconds.unwrap_or(RESPONSE_TIMEOUT_SECONDS).into(),
     ))
-}
-
-fn check_delivery_schema(fields: &mut Fields<'_>) -> Result<DeliverySchema, SpecError> {
-    match fields.text("eventDeliverySchema")? {
-        None | Some("EventGridSchema") => Ok(DeliverySchema::EventGridSchema),
-        Some(_) => {
-            let message = "must be \"EventGridSchema\", the only one this version supports";
-            Err(fields.error("eventDeliverySchema", message))
-        }
-    }
 }

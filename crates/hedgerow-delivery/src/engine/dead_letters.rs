@@ -114,7 +114,7 @@ impl Engine {
             topic: runner.topic,
             plan: Arc::clone(&runner.plan),
             letters,
-            tells_status: self.settings.dead_letter_last_http_status,
+            extra_members: self.settings.dead_letter_members,
             store: Arc::clone(&self.store),
             dead_letters: Arc::clone(&self.letter_writes.store),
             clock: Arc::clone(&self.clock),

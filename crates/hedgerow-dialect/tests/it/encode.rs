@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
-use hedgerow_dialect::event_grid::{
-    DeliveryHeaders, delivery_headers, encode, system_id, topic_path,
+use hedgerow_core::spec::DeliverySchema::{
+    self, CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema,
 };
+use hedgerow_dialect::delivery::{DeliveryHeaders, SentEvent, body, headers, system_id};
+use hedgerow_dialect::event_grid::topic_path;
 
 fn event() -> Event<'static> {
     Event {
@@ -23,44 +25,123 @@ fn event() -> Event<'static> {
     }
 }
 
+fn text(schema: DeliverySchema, event: &Event<'_>) -> String {
+    String::from_utf8(body(schema, event, &topic_path("orders"))).unwrap()
+}
+
 /// ED-133: names, order, and the time as it was sent.
 #[test]
-fn a_body_is_an_array_with_the_members_in_order() {
-    let body = encode(&event(), &topic_path("orders"));
+fn an_event_grid_body_is_an_array_with_the_members_in_order() {
     let expected = concat!(
         r#"[{"id":"1","eventTime":"2030-01-02T03:04:05.1234567+02:00","eventType":"t","#,
         r#""dataVersion":"","metadataVersion":"1","topic":"/subscriptions/hedgerow/resourceGroups/"#,
         r#"hedgerow/providers/Microsoft.EventGrid/topics/orders","subject":"s","#,
         r#""data":{ "a" : 1.10 }}]"#,
     );
-    assert_eq!(String::from_utf8(body).unwrap(), expected);
+    assert_eq!(text(EventGridSchema, &event()), expected);
+}
+
+/// ED-131, ED-134, ED-135: one object, converted.
+#[test]
+fn a_converted_cloud_event_is_an_object() {
+    let expected = concat!(
+        r#"{"specversion":"1.0","id":"1","source":"/subscriptions/hedgerow/resourceGroups/hedgerow/providers/"#,
+        r#"Microsoft.EventGrid/topics/orders","type":"t","subject":"s","time":"2030-01-02T03:04:05.1234567+02:00","#,
+        r##""datacontenttype":"application/json","dataschema":"#1.0","data":{ "a" : 1.10 }}"##,
+    );
+    let versioned = Event {
+        data_version: Some("1.0".into()),
+        ..event()
+    };
+    assert_eq!(text(CloudEventSchemaV1_0, &versioned), expected);
+    let odd = Event {
+        subject: Some("".into()),
+        data: Data::None,
+        ..event()
+    };
+    let written = text(CloudEventSchemaV1_0, &odd);
+    for absent in ["subject", "dataschema", "datacontenttype", "data"] {
+        assert!(!written.contains(&format!("\"{absent}\"")), "{written}");
+    }
+}
+
+/// ED-137: everything of a `CloudEvent` goes on as it was; what is only known about it does not.
+#[test]
+fn a_cloud_event_passes_unchanged() {
+    let published = Event {
+        source: Some("/s".into()),
+        data_version: None,
+        data_content_type: Some("text/plain".into()),
+        data_schema: Some("urn:x".into()),
+        extensions: vec![
+            ("n".into(), "5".into()),
+            (":traceparent".into(), r#""00""#.into()),
+            ("traceparent".into(), r#""01""#.into()),
+        ],
+        data: Data::Binary(Cow::Borrowed(&[0, 1])),
+        ..event()
+    };
+    let expected = concat!(
+        r#"{"specversion":"1.0","id":"1","source":"/s","type":"t","subject":"s","#,
+        r#""time":"2030-01-02T03:04:05.1234567+02:00","datacontenttype":"text/plain","dataschema":"urn:x","#,
+        r#""n":5,"traceparent":"01","data_base64":"AAE="}"#,
+    );
+    assert_eq!(text(CloudEventSchemaV1_0, &published), expected);
+}
+
+/// ED-136: the original, byte for byte, in an array.
+#[test]
+fn a_custom_body_is_the_published_event() {
+    let published = Event {
+        data: Data::Json(r#"{ "kind":"t" ,"n":1.10,"z":0,"a":0,"a":1}"#.into()),
+        ..event()
+    };
+    let expected = r#"[{ "kind":"t" ,"n":1.10,"z":0,"a":0,"a":1}]"#;
+    assert_eq!(text(CustomInputSchema, &published), expected);
 }
 
 #[test]
 fn a_body_is_allocated_once() {
     let odd = Event {
         id: "\u{0}\u{1f}\u{8}\u{c}\r\n\t\"\\/\u{7f}é🌿".into(),
+        data_version: Some("\"".into()),
         ..event()
     };
-    let body = encode(&odd, "/t");
-    assert_eq!(body.len(), body.capacity());
-    let read: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(read[0]["id"], odd.id.as_ref());
+    for schema in DeliverySchema::ALL {
+        let body = body(schema, &odd, "/t");
+        assert_eq!(body.len(), body.capacity(), "{schema:?}");
+        let read: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        match schema {
+            EventGridSchema => assert_eq!(read[0]["id"], odd.id.as_ref()),
+            CloudEventSchemaV1_0 => assert_eq!(read["id"], odd.id.as_ref()),
+            CustomInputSchema => assert_eq!(read[0]["a"], 1.1),
+        }
+    }
 }
 
-fn headers_with(data_version: &str) -> http::HeaderMap {
-    delivery_headers(&DeliveryHeaders {
+fn delivery<'a>(schema: DeliverySchema, events: &'a [SentEvent<'a>]) -> DeliveryHeaders<'a> {
+    DeliveryHeaders {
+        schema,
+        is_batched: false,
         subscription_name: "s-1",
         upper_case_name: true,
         attempts_made: 0,
-        data_version,
-        system_id: "id",
-    })
+        origin: Some("grid.example"),
+        events,
+        traceparent: None,
+    }
 }
 
 /// What no header can carry must not keep an event from being delivered.
 #[test]
 fn an_unusable_data_version_is_left_out() {
+    let headers_with = |data_version: &str| {
+        let sent = SentEvent {
+            system_id: "id",
+            data_version: Some(data_version),
+        };
+        headers(&delivery(EventGridSchema, &[sent]))
+    };
     for unusable in ["a\r\nb: c", "\u{0}", "\u{7f}", &"x".repeat(4_097)] {
         assert!(
             !headers_with(unusable).contains_key("aeg-data-version"),
@@ -70,6 +151,63 @@ fn an_unusable_data_version_is_left_out() {
     for usable in ["", "1.0", "é", &"x".repeat(4_096)] {
         let headers = headers_with(usable);
         assert_eq!(headers["aeg-data-version"].as_bytes(), usable.as_bytes());
+    }
+}
+
+/// Section 3.3, ED-125, ED-138: every header there is, for each schema, and no other.
+#[test]
+fn each_schema_has_its_headers() {
+    let sent = [SentEvent {
+        system_id: "the-id",
+        data_version: Some("2.0"),
+    }];
+    let version = concat!("hedgerow/", env!("CARGO_PKG_VERSION"));
+    let json = "application/json; charset=utf-8";
+    let cloud = "application/cloudevents+json; charset=utf-8";
+    let same = [
+        ("accept", "*/*"),
+        ("user-agent", version),
+        ("aeg-event-type", "Notification"),
+        ("aeg-subscription-name", "S-1"),
+        ("aeg-delivery-count", "0"),
+        ("aeg-output-event-id", "the-id"),
+        ("traceparent", "00-1"),
+    ];
+    let rows: [(DeliverySchema, &[(&str, &str)]); 3] = [
+        (
+            EventGridSchema,
+            &[
+                ("content-type", json),
+                ("aeg-metadata-version", "1"),
+                ("aeg-data-version", "2.0"),
+            ],
+        ),
+        (
+            CloudEventSchemaV1_0,
+            &[
+                ("content-type", cloud),
+                ("aeg-metadata-version", "1.0"),
+                ("webhook-request-origin", "grid.example"),
+            ],
+        ),
+        (
+            CustomInputSchema,
+            &[("content-type", json), ("aeg-metadata-version", "1")],
+        ),
+    ];
+    for (schema, own) in rows {
+        let made = headers(&DeliveryHeaders {
+            traceparent: Some("00-1"),
+            ..delivery(schema, &sent)
+        });
+        let mut made: Vec<_> = made
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+            .collect();
+        let mut expected: Vec<_> = same.iter().chain(own).copied().collect();
+        made.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(made, expected, "{schema:?}");
     }
 }
 

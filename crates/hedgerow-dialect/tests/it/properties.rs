@@ -1,7 +1,9 @@
 //! What holds for any input: decoding never panics, and data comes out byte for byte as it went in.
 
 use hedgerow_core::event::{Data, Event};
-use hedgerow_dialect::event_grid::{PublishError, Request, decode, encode};
+use hedgerow_core::spec::DeliverySchema;
+use hedgerow_dialect::delivery;
+use hedgerow_dialect::event_grid::{PublishError, Request, decode};
 use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,6 +15,10 @@ const REQUEST: Request<'static> = Request {
 
 fn read(body: &[u8]) -> Result<Vec<Event<'_>>, PublishError> {
     decode(body, &REQUEST)
+}
+
+fn encode(event: &Event<'_>, topic_path: &str) -> Vec<u8> {
+    delivery::body(DeliverySchema::EventGridSchema, event, topic_path)
 }
 
 fn space() -> impl Strategy<Value = &'static str> + Clone {
@@ -60,6 +66,9 @@ proptest! {
         prop_assert_eq!(&events[0].data, &Data::Json(data.as_str().into()));
         let delivered = encode(&events[0], "/t");
         let [delivered]: [Delivered<'_>; 1] = serde_json::from_slice(&delivered).unwrap();
+        prop_assert_eq!(delivered.data.get(), data.as_str());
+        let delivered = delivery::body(DeliverySchema::CloudEventSchemaV1_0, &events[0], "/t");
+        let delivered: Delivered<'_> = serde_json::from_slice(&delivered).unwrap();
         prop_assert_eq!(delivered.data.get(), data.as_str());
     }
 

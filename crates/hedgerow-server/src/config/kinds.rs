@@ -313,6 +313,24 @@ impl Kind for Public {
     }
 }
 
+/// The name of a host; empty for what follows from the public URL.
+pub struct HostName;
+
+impl Kind for HostName {
+    type Of = String;
+
+    fn read(&self, value: &Value) -> Result<String, String> {
+        let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        let name = text(value).filter(|text| text.len() <= 253 && text.bytes().all(is_sign));
+        name.map(str::to_owned)
+            .ok_or_else(|| "must be a host's name, or empty".to_owned())
+    }
+
+    fn show(&self, of: &String) -> String {
+        quoted(of)
+    }
+}
+
 /// Networks in CIDR notation.
 pub struct Networks;
 

@@ -9,8 +9,8 @@ use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use super::Config;
 use super::error::Problem;
 use super::kinds::{
-    Address, Count, Directory, Flag, Format, Kind, NameCase, Networks, OtherPath, Public, Size,
-    Slots, Span, Spans,
+    Address, Count, Directory, Flag, Format, HostName, Kind, NameCase, Networks, OtherPath, Public,
+    Size, Slots, Span, Spans,
 };
 use super::written::{Value, Written};
 
@@ -130,6 +130,7 @@ pub const SETTINGS: &[Setting] = &[
         NameCase,
         engine.subscription_name_upper_case
     ),
+    setting!("delivery.webhook_origin", HostName, engine.webhook_origin),
     setting!("delivery.drain", WAIT, engine.drain),
     setting!("delivery.connections_max", MANY, client.connections_max),
     setting!(
@@ -249,7 +250,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!(
         "dead_letter.last_http_status",
         Flag,
-        engine.dead_letter_last_http_status
+        engine.dead_letter_members.last_http_status
+    ),
+    setting!(
+        "dead_letter.last_attempt_time",
+        Flag,
+        engine.dead_letter_members.last_attempt_time
     ),
     setting!(
         "store.bytes_max",

@@ -1,0 +1,53 @@
+//! From an event to the members of a `CloudEvent` in structured mode (ED-134, ED-135, ED-137).
+
+use std::borrow::Cow;
+
+use hedgerow_core::event::{Data, Event, is_attribute};
+
+use crate::object::{Members, Value};
+
+/// Gives all members but the data. `rename` says what an extension is called instead of its name.
+///
+/// An event without a source of its own was published in another schema: it is converted.
+pub(crate) fn attributes<'n>(
+    event: &'n Event<'_>,
+    topic_path: &str,
+    rename: impl Fn(&'n str) -> Cow<'n, str>,
+    members: &mut impl Members,
+) {
+    members.member("specversion", Value::Text("1.0"));
+    members.member("id", Value::Text(&event.id));
+    let source = event.source.as_deref();
+    members.member("source", Value::Text(source.unwrap_or(topic_path)));
+    members.member("type", Value::Text(&event.event_type));
+    // A mapping may have given an empty one, which a CloudEvent cannot have.
+    let subject = event.subject.as_deref().filter(|text| !text.is_empty());
+    members.text_if_some("subject", subject);
+    members.text_if_some("time", event.time.as_deref());
+    if source.is_none() {
+        if !matches!(event.data, Data::None) {
+            members.member("datacontenttype", Value::Text("application/json"));
+        }
+        let version = event.data_version.as_deref().unwrap_or_default();
+        if !version.is_empty() {
+            members.member("dataschema", Value::Joined("#", version));
+        }
+        return;
+    }
+    members.text_if_some("datacontenttype", event.data_content_type.as_deref());
+    members.text_if_some("dataschema", event.data_schema.as_deref());
+    let attributes = event.extensions.iter();
+    for (name, value) in attributes.filter(|(name, _)| is_attribute(name)) {
+        members.member(&rename(name), Value::Json(value));
+    }
+}
+
+/// Gives the data, if there is any.
+pub(crate) fn data(event: &Event<'_>, members: &mut impl Members) {
+    match &event.data {
+        Data::None => {}
+        Data::Json(text) => members.member("data", Value::Json(text)),
+        Data::Text(text) => members.member("data", Value::Text(text)),
+        Data::Binary(bytes) => members.member("data_base64", Value::Base64(bytes)),
+    }
+}

@@ -1,0 +1,10 @@
+//! What goes onto the wire when events are delivered over HTTP: body and headers, for each delivery schema (sections 3.2,
+//! 3.3).
+
+mod body;
+mod headers;
+mod trace;
+
+pub use body::{Form, body, form};
+pub use headers::{DeliveryHeaders, SentEvent, headers, system_id};
+pub use trace::next_traceparent;

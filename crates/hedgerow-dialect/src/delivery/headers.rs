@@ -1,0 +1,158 @@
+//! The headers of a delivery, but those that belong to the connection (section 3.3).
+
+use std::hash::Hasher;
+
+use hedgerow_core::limits;
+use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::spec::DeliverySchema;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// What the headers of a delivery depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliveryHeaders<'a> {
+    /// The form of the body.
+    pub schema: DeliverySchema,
+    /// Whether batching is switched on: a batch of one event is a batch (ED-132).
+    pub is_batched: bool,
+    /// The subscription's name as it was created.
+    pub subscription_name: &'a str,
+    /// `delivery.subscription_name_case` is `upper`.
+    pub upper_case_name: bool,
+    /// Attempts made before this one, the same for all events.
+    pub attempts_made: u16,
+    /// Who asks, as the handshake of `CloudEvents` said it; sent with that schema only.
+    pub origin: Option<&'a str>,
+    /// What is in the body: one event, or more if it is batched.
+    pub events: &'a [SentEvent<'a>],
+    /// The header of that name (ED-141), see [`next_traceparent`](super::next_traceparent).
+    pub traceparent: Option<&'a str>,
+}
+
+/// An event in a body.
+#[derive(Debug, Clone, Copy)]
+pub struct SentEvent<'a> {
+    /// See [`system_id`].
+    pub system_id: &'a str,
+    /// Its `dataVersion`, if its schema has one.
+    pub data_version: Option<&'a str>,
+}
+
+/// Makes all headers of a delivery, but those that belong to the connection.
+///
+/// A `dataVersion` that no header can carry, or none of that size should, is left out. Events of a custom schema are sent
+/// without one: they are no Event Grid events on the wire.
+#[must_use]
+pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
+    let is_cloud_event = delivery.schema == DeliverySchema::CloudEventSchemaV1_0;
+    let name = if delivery.upper_case_name {
+        delivery.subscription_name.to_ascii_uppercase()
+    } else {
+        delivery.subscription_name.to_owned()
+    };
+    let fixed = HeaderValue::from_static;
+    let mut headers = HeaderMap::with_capacity(HEADERS_MAX);
+    headers.insert(
+        CONTENT_TYPE,
+        fixed(content_type(delivery.schema, delivery.is_batched)),
+    );
+    headers.insert(ACCEPT, fixed("*/*"));
+    headers.insert(
+        USER_AGENT,
+        fixed(concat!("hedgerow/", env!("CARGO_PKG_VERSION"))),
+    );
+    headers.insert(EVENT_TYPE, fixed("Notification"));
+    let version = if is_cloud_event { "1.0" } else { "1" };
+    headers.insert(METADATA_VERSION, fixed(version));
+    headers.insert(DELIVERY_COUNT, delivery.attempts_made.into());
+    let mut insert = |name: HeaderName, text: &str| {
+        if let Some(value) = header_value(text) {
+            headers.insert(name, value);
+        }
+    };
+    insert(SUBSCRIPTION_NAME, &name);
+    if delivery.schema == DeliverySchema::EventGridSchema
+        && let Some(version) = common_data_version(delivery.events)
+    {
+        insert(DATA_VERSION, version);
+    }
+    if is_cloud_event && let Some(origin) = delivery.origin {
+        insert(ORIGIN, origin);
+    }
+    if let Some(traceparent) = delivery.traceparent {
+        insert(TRACEPARENT, traceparent);
+    }
+    match delivery.events {
+        [event] if !delivery.is_batched => insert(OUTPUT_EVENT_ID, event.system_id),
+        events => {
+            headers.insert(BATCH_SIZE, events.len().into());
+        }
+    }
+    headers
+}
+
+/// As many as there can be.
+const HEADERS_MAX: usize = 12;
+
+const EVENT_TYPE: HeaderName = HeaderName::from_static("aeg-event-type");
+const SUBSCRIPTION_NAME: HeaderName = HeaderName::from_static("aeg-subscription-name");
+const DELIVERY_COUNT: HeaderName = HeaderName::from_static("aeg-delivery-count");
+const METADATA_VERSION: HeaderName = HeaderName::from_static("aeg-metadata-version");
+const DATA_VERSION: HeaderName = HeaderName::from_static("aeg-data-version");
+const OUTPUT_EVENT_ID: HeaderName = HeaderName::from_static("aeg-output-event-id");
+const BATCH_SIZE: HeaderName = HeaderName::from_static("hedgerow-batch-size");
+const ORIGIN: HeaderName = HeaderName::from_static("webhook-request-origin");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+const fn content_type(schema: DeliverySchema, is_batched: bool) -> &'static str {
+    match (schema, is_batched) {
+        (DeliverySchema::CloudEventSchemaV1_0, false) => {
+            "application/cloudevents+json; charset=utf-8"
+        }
+        (DeliverySchema::CloudEventSchemaV1_0, true) => {
+            "application/cloudevents-batch+json; charset=utf-8"
+        }
+        (DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema, _) => {
+            "application/json; charset=utf-8"
+        }
+    }
+}
+
+/// The `dataVersion` that all events have (ED-139); one that has none counts as empty.
+fn common_data_version<'a>(events: &[SentEvent<'a>]) -> Option<&'a str> {
+    let mut versions = events
+        .iter()
+        .map(|event| event.data_version.unwrap_or_default());
+    let first = versions.next()?;
+    versions.all(|version| version == first).then_some(first)
+}
+
+/// The system id of an event for a subscription: constant over all its attempts, different for each subscription (section
+/// 3.3). Derived, so that it needs no storing; written as a UUID of version 8.
+#[must_use]
+pub fn system_id(store: &[u8; 16], subscription: SubscriptionId, position: Position) -> String {
+    let mut hasher = SipHasher13::new_with_key(store);
+    hasher.write(&subscription.0.to_le_bytes());
+    hasher.write(&position.topic.0.to_le_bytes());
+    hasher.write(&position.seq.to_le_bytes());
+    let hash = hasher.finish128().as_u128();
+    let version_and_variant = 0xf << 76 | 0b11 << 62;
+    let id = hash & !version_and_variant | 0x8 << 76 | 0b10 << 62;
+    let hex = format!("{id:032x}");
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
+}
+
+/// Non-ASCII text is sent as UTF-8 bytes (ED-146).
+fn header_value(text: &str) -> Option<HeaderValue> {
+    if text.len() > limits::HEADER_VALUE_BYTES_MAX {
+        return None;
+    }
+    HeaderValue::from_bytes(text.as_bytes()).ok()
+}
