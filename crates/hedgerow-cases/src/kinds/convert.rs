@@ -1,6 +1,6 @@
 //! `convert`: what a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
 
-use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::spec::{DeliverySchema, InputSchema};
 use hedgerow_dialect::delivery::{self, Form};
 use hedgerow_dialect::event_grid::{Request, decode};
 use serde::Deserialize;
@@ -34,12 +34,17 @@ struct Input {
 
 pub fn judge(case: &Case) -> Result<Run, String> {
     let input: Input = case.input()?;
-    if input.from != "EventGridSchema" {
-        return Ok(Run::LeftOut("needs other schemas (ED-037 to ED-056)"));
-    }
+    let from = InputSchema::ALL
+        .into_iter()
+        .find(|schema| schema.as_str() == input.from)
+        .ok_or("unknown input schema")?;
     let schema = DeliverySchema::named(&input.to).ok_or("unknown delivery schema")?;
-    if schema == DeliverySchema::CustomInputSchema {
-        return Ok(Run::LeftOut("needs the table of schemas (ED-130)"));
+    if schema.check_for(from, None).is_err() {
+        // What the admin API answers to a declaration that cannot be accepted.
+        return Ok(Run::result(json!({ "accepted": false, "status": 400 })));
+    }
+    if from != InputSchema::EventGridSchema {
+        return Ok(Run::LeftOut("needs other schemas (ED-037 to ED-056)"));
     }
     if input.domain.is_some() {
         return Ok(Run::LeftOut("needs domains (ED-072)"));

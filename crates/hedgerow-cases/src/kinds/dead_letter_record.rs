@@ -148,7 +148,7 @@ fn cloud_event(json: &RawValue) -> Result<Event<'_>, String> {
     let mut members: BTreeMap<String, &RawValue> =
         serde_json::from_str(json.get()).map_err(|error| error.to_string())?;
     let mut text = |name: &str| -> Result<Option<Cow<'_, str>>, String> {
-        let value = members.remove(name).map(|value| value.get());
+        let value = members.remove(name).map(RawValue::get);
         let text: Option<Option<String>> = value
             .map(serde_json::from_str)
             .transpose()

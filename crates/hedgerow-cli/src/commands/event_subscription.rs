@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::{ArgAction, Args, Subcommand};
 use hedgerow_core::limits;
 use hedgerow_core::name::{NameError, SubscriptionName, TopicName};
+use hedgerow_core::spec::DeliverySchema;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -120,6 +121,10 @@ struct Settings {
     /// The URL that events are posted to.
     #[arg(long, value_name = "URL")]
     endpoint: String,
+    /// The form in which events are sent: `EventGridSchema` (by default), `CloudEventSchemaV1_0` or `CustomInputSchema`. It
+    /// never changes.
+    #[arg(long, value_name = "SCHEMA", value_parser = delivery_schema)]
+    event_delivery_schema: Option<DeliverySchema>,
     /// Only events of these types; without a value, of all types.
     #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
     included_event_types: Option<Vec<String>>,
@@ -181,12 +186,13 @@ const LIST: [Column; 10] = [
     ("NEXT DUE", "/status/nextDue"),
 ];
 
-const ONE: [Column; 24] = [
+const ONE: [Column; 25] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
     ("state", "/provisioningState"),
     ("endpoint", "/destination/properties/endpointBaseUrl"),
+    ("delivery schema", "/eventDeliverySchema"),
     ("included event types", "/filter/includedEventTypes"),
     ("subject begins with", "/filter/subjectBeginsWith"),
     ("subject ends with", "/filter/subjectEndsWith"),
@@ -300,6 +306,9 @@ impl Settings {
             "endpointType": "WebHook",
             "properties": { "endpointUrl": self.endpoint },
         });
+        if let Some(schema) = self.event_delivery_schema {
+            body["eventDeliverySchema"] = json!(schema.as_str());
+        }
         let types = self.included_event_types.map(|types| {
             if types.is_empty() {
                 Value::Null
@@ -378,6 +387,16 @@ fn dead_letter_destination(endpoint: &str) -> Value {
     }
 }
 
+/// The schema of that name, however its letters are written, as the vendor's command line takes them.
+fn delivery_schema(text: &str) -> Result<DeliverySchema, String> {
+    let mut all = DeliverySchema::ALL.into_iter();
+    let found = all.find(|schema| schema.as_str().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let names = DeliverySchema::ALL.map(DeliverySchema::as_str);
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
 fn delay(text: &str) -> Result<u32, String> {
     bounded(text, &limits::DEAD_LETTER_DELAY_SECONDS)
 }
@@ -437,6 +456,7 @@ mod tests {
     fn updates_keep_what_is_not_given() {
         let settings = Settings {
             endpoint: "http://127.0.0.1:1/new".to_owned(),
+            event_delivery_schema: Some(DeliverySchema::CloudEventSchemaV1_0),
             included_event_types: Some(Vec::new()),
             subject_begins_with: None,
             subject_ends_with: Some(".jpg".to_owned()),
@@ -462,6 +482,7 @@ mod tests {
             "filter": {"includedEventTypes": null, "subjectBeginsWith": "x", "subjectEndsWith": ".jpg"},
             "retryPolicy": {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes": 5},
             "retry": {"finalStatuses": [410]},
+            "eventDeliverySchema": "CloudEventSchemaV1_0",
             "deadLetter": {"delay": 0, "maxUnavailable": 60},
             "deadLetterDestination": {"endpointType": "LocalDirectory", "properties": {"path": "late"}},
         });

@@ -45,10 +45,7 @@ impl DeliverySchema {
     pub const fn takes(self, input: InputSchema) -> bool {
         match (input, self) {
             (InputSchema::CustomEventSchema, _)
-            | (
-                InputSchema::EventGridSchema,
-                Self::EventGridSchema | Self::CloudEventSchemaV1_0,
-            )
+            | (InputSchema::EventGridSchema, Self::EventGridSchema | Self::CloudEventSchemaV1_0)
             | (InputSchema::CloudEventSchemaV1_0, Self::CloudEventSchemaV1_0) => true,
             (InputSchema::EventGridSchema, Self::CustomInputSchema)
             | (

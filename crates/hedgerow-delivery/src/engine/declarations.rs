@@ -219,6 +219,10 @@ impl Engine {
             .catalog()
             .subscription_named(topic, name.as_str())
             .cloned();
+        if let Err(error) = self.judge_schema(topic, existing.as_ref(), &spec) {
+            reply(answer, Err(error));
+            return None;
+        }
         let is_new = existing.is_none();
         let (id, change) = match existing {
             Some(existing) if existing.spec == *spec => {
@@ -275,6 +279,20 @@ impl Engine {
         self.guard
             .judge_url(&url)
             .map_err(|denied| refused(denied.to_string()))
+    }
+
+    /// Refuses a delivery schema that the topic's events have no form in, or another one than before (ED-130, ED-131).
+    fn judge_schema(
+        &self,
+        topic: TopicId,
+        existing: Option<&Subscription>,
+        spec: &SubscriptionSpec,
+    ) -> Result<(), CommandError> {
+        let input = self.topic_of(topic)?.spec.input_schema;
+        let existing = existing.map(|existing| existing.spec.event_delivery_schema);
+        spec.event_delivery_schema
+            .check_for(input, existing)
+            .map_err(CommandError::Invalid)
     }
 
     /// A change became durable: it holds from here on.

@@ -11,6 +11,7 @@ mod guard;
 mod history;
 mod lifecycle;
 mod publish;
+mod schemas;
 mod secrets;
 mod support;
 mod tokens;
