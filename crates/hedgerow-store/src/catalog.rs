@@ -62,7 +62,14 @@ pub struct Subscription {
     /// The filters in force, each from an event on: ascending, never empty. More than one only while the subscription
     /// stands before an event at which its filter changed (ED-085).
     pub filters: Vec<FilterVersion>,
+    /// The newest of those that decide about no event any more: for explaining what became of an event. Ascending, at most
+    /// [`FORMER_FILTERS_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_filters: Vec<FilterVersion>,
 }
+
+/// Filters that are kept of a subscription although they decide about no event any more.
+pub const FORMER_FILTERS_MAX: usize = 8;
 
 /// A filter and the first event it decides about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -305,6 +312,7 @@ impl Catalog {
                         spec: *spec,
                         created,
                         filters,
+                        former_filters: Vec::new(),
                     },
                 );
             }
@@ -327,15 +335,27 @@ impl Catalog {
     /// Forgets the filters that decide about no event from `cursor` on.
     pub fn forget_filters_before(&mut self, id: SubscriptionId, cursor: u64) {
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
-            let filters = &mut subscription.filters;
-            while filters.len() > 1 && filters[1].from_seq <= cursor {
-                filters.remove(0);
-            }
+            let decided = &subscription.filters[1..];
+            let count = decided.partition_point(|version| version.from_seq <= cursor);
+            let former = subscription.filters.drain(..count);
+            subscription.former_filters.extend(former);
+            let too_many = subscription.former_filters.len();
+            let too_many = too_many.saturating_sub(FORMER_FILTERS_MAX);
+            subscription.former_filters.drain(..too_many);
         }
     }
 }
 
 impl Subscription {
+    /// The filter that decides about an event, or decided; `None` if there was none yet, or if it is forgotten.
+    #[must_use]
+    pub fn filter_at(&self, seq: u64) -> Option<&FilterSpec> {
+        let versions = self.filters.iter().rev();
+        let mut versions = versions.chain(self.former_filters.iter().rev());
+        let version = versions.find(|version| version.from_seq <= seq);
+        version.map(|version| &version.filter)
+    }
+
     fn update(&mut self, spec: SubscriptionSpec, next_seq: u64) {
         if self.spec.filter != spec.filter {
             self.filters.retain(|version| version.from_seq < next_seq);

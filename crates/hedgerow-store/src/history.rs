@@ -1,11 +1,14 @@
-//! What became of each attempt, for people who ask later: a log of its own, lossy and never synced (design D12, ED-311).
+//! What became of each attempt, and which events were accepted, for people who ask later: logs of their own, lossy and
+//! never synced (design D12, ED-311).
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `record` | what is remembered of an attempt |
-//! | `frame` | its stored form, and the head of a file |
+//! | `ids` | what is remembered of an accepted event: the hash of its id, and its position |
+//! | `kept` | what both have in common: a stored form, and ids to be found by |
+//! | `frame` | the stored form, and the head of a file |
 //! | `index` | the index of a sealed file: from an event's id to places in the file, in few reads |
-//! | `files` | the files in `history/`: the one that grows, the sealed ones, what is forgotten |
+//! | `files` | the files in `history/` and `history-ids/`: the one that grows, the sealed ones, what is forgotten |
 //! | `queue` | what waits to be written: bounded, drops what does not fit |
 //! | `writer` | the thread that writes, and being off while the disk fails |
 //!
@@ -14,11 +17,14 @@
 
 mod files;
 mod frame;
+mod ids;
 mod index;
+mod kept;
 mod queue;
 mod record;
 mod writer;
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -26,6 +32,8 @@ use std::time::Duration;
 
 use hedgerow_core::time::Timestamp;
 
+pub use self::ids::AcceptedEvent;
+use self::ids::Run;
 pub use self::record::{
     DETAIL_BYTES_MAX, EVENT_ID_BYTES_MAX, EXCERPT_BYTES_MAX, HistoryKind, HistoryNext,
     HistoryRecord, ResponseExcerpt,
@@ -33,6 +41,11 @@ pub use self::record::{
 use self::writer::Shared;
 use crate::disk::Disk;
 use crate::log::Clock;
+use crate::record::Events;
+
+/// Bytes at which a file of ids is sealed: it tells of many more events than one of attempts, and the index of the file that
+/// grows is in memory.
+const IDS_FILE_BYTES: u32 = 4 << 20;
 
 /// How the history is kept. Plain values.
 #[derive(Debug, Clone)]
@@ -46,7 +59,10 @@ pub struct HistoryOptions {
     pub age_max: Duration,
     /// Bytes at which a file is sealed; smaller if that would be more than an eighth of `bytes_max`.
     pub file_bytes: u32,
-    /// Bytes of records that may wait for the writer; more are dropped.
+    /// Bytes that the ids of accepted events may take on the disk beside that, indexes included: 22 to 45 for each event, so
+    /// the default is for some ten to twenty million. Without any an event is found by its id only if there was an attempt.
+    pub ids_bytes_max: u64,
+    /// Bytes of records that may wait for the writer, and of ids; more are dropped.
     pub queue_bytes_max: usize,
     /// Bytes of waiting records at which they are written at once.
     pub buffer_bytes: usize,
@@ -65,6 +81,7 @@ impl Default for HistoryOptions {
             bytes_max: 512 << 20,
             age_max: Duration::from_secs(48 * 3_600),
             file_bytes: 16 << 20,
+            ids_bytes_max: 512 << 20,
             queue_bytes_max: 8 << 20,
             buffer_bytes: 64 << 10,
             flush_interval: Duration::from_millis(200),
@@ -75,6 +92,15 @@ impl Default for HistoryOptions {
 }
 
 impl HistoryOptions {
+    /// How ids of accepted events are kept.
+    fn of_ids(&self) -> Self {
+        Self {
+            bytes_max: self.ids_bytes_max,
+            file_bytes: self.file_bytes.min(IDS_FILE_BYTES),
+            ..self.clone()
+        }
+    }
+
     /// The size at which files are sealed.
     fn sealed_file_bytes(&self) -> u32 {
         let share = u32::try_from(self.bytes_max / 8).unwrap_or(u32::MAX);
@@ -91,6 +117,10 @@ pub struct HistoryCounters {
     pub written: u64,
     /// Records lost since the start: the queue was full, or the history was off.
     pub dropped: u64,
+    /// Ids of accepted events written since the start.
+    pub ids_written: u64,
+    /// Ids of accepted events lost since the start.
+    pub ids_dropped: u64,
     /// Bytes on the disk now, indexes included.
     pub disk_bytes: u64,
 }
@@ -159,6 +189,31 @@ impl HistoryHandle {
         }
     }
 
+    /// Remembers the ids of accepted events, or drops those for which there is no room. Never waits for the disk.
+    pub fn accept(&self, events: &Events) {
+        if self.shared.keeps_ids() {
+            let lost = self.shared.queue.push_runs(Run::of(events)) as u64;
+            self.shared.ids_dropped.fetch_add(lost, Ordering::Relaxed);
+        }
+    }
+
+    /// The accepted events with this id that are remembered, about the newest first, each once, at most `limit`. What waits
+    /// to be written is included. Reads the disk.
+    #[must_use]
+    pub fn accepted(&self, event_id: &str, limit: usize) -> Vec<AcceptedEvent> {
+        let mut found = self.shared.accepted(event_id, limit);
+        // What was written just before a crash may be told of once more.
+        let mut seen = HashSet::new();
+        found.retain(|event| seen.insert(event.position));
+        found
+    }
+
+    /// From when on it knows which events were accepted; `None` if none are remembered, or they cannot be.
+    #[must_use]
+    pub fn ids_known_since(&self) -> Option<Timestamp> {
+        self.shared.ids_known_since()
+    }
+
     /// What is remembered of the event with this id, the newest first, at most `limit` records. What waits to be written
     /// is included. Reads the disk.
     #[must_use]
@@ -179,6 +234,8 @@ impl HistoryHandle {
         HistoryCounters {
             written: self.shared.written.load(Ordering::Relaxed),
             dropped: self.shared.dropped.load(Ordering::Relaxed),
+            ids_written: self.shared.ids_written.load(Ordering::Relaxed),
+            ids_dropped: self.shared.ids_dropped.load(Ordering::Relaxed),
             disk_bytes: self.shared.disk_bytes(),
         }
     }

@@ -1,14 +1,16 @@
-//! The files of the history: the one that grows, the sealed ones with their indexes, and what is forgotten.
+//! The files of one kind of what is remembered: the one that grows, the sealed ones with their indexes, and what is
+//! forgotten. Each kind has a directory of its own ([`Kept::DIRECTORY`]).
 //!
 //! | name | is |
 //! | --- | --- |
-//! | `history/<number as 8 hex digits>.log` | head and frames |
-//! | `history/<number as 8 hex digits>.idx` | the index of a sealed file |
+//! | `<number as 8 hex digits>.log` | head and frames |
+//! | `<number as 8 hex digits>.idx` | the index of a sealed file |
 //!
 //! A file without a valid index is read once when the history is opened: it gets one, or goes on as the one that grows.
 //! What is behind the first frame that is not valid is cut: nothing was synced.
 
 use std::io;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,15 +20,14 @@ use hedgerow_core::time::Timestamp;
 use super::HistoryOptions;
 use super::frame::{self, BadHead, FRAME_BYTES_MAX, HEAD_BYTES, Head};
 use super::index::{self, Entry, Found, Summary};
-use super::record::HistoryRecord;
+use super::kept::{Kept, Wanted};
 use crate::disk::{Disk, DiskFile};
 
-const DIRECTORY: &str = "history";
 /// A file that grows slowly is sealed when it is this part of the age to which records are kept, so that it can go.
 const AGE_PARTS: u32 = 8;
 
-/// The files of one data directory.
-pub(super) struct Files {
+/// The files of one kind in one data directory.
+pub(super) struct Files<K> {
     disk: Arc<dyn Disk>,
     options: HistoryOptions,
     /// The oldest first.
@@ -35,6 +36,7 @@ pub(super) struct Files {
     next_number: u32,
     /// What ended before is forgotten, or was never recorded.
     known_since: Timestamp,
+    kind: PhantomData<K>,
 }
 
 /// A file that does not change any more.
@@ -57,21 +59,21 @@ struct Active {
 }
 
 /// Where to look for an event, taken at one moment.
-pub(super) struct Search {
+pub(super) struct Search<K> {
     disk: Arc<dyn Disk>,
-    hash: u64,
-    event_id: String,
+    wanted: Wanted,
     /// Places in the file that grows, the newest last.
     active: Option<(Arc<dyn DiskFile>, Vec<u32>)>,
     sealed: Vec<Arc<Sealed>>,
+    kind: PhantomData<K>,
 }
 
-fn log_path(number: u32) -> String {
-    format!("{DIRECTORY}/{number:08x}.log")
+fn log_path<K: Kept>(number: u32) -> String {
+    format!("{}/{number:08x}.log", K::DIRECTORY)
 }
 
-fn index_path(number: u32) -> String {
-    format!("{DIRECTORY}/{number:08x}.idx")
+fn index_path<K: Kept>(number: u32) -> String {
+    format!("{}/{number:08x}.idx", K::DIRECTORY)
 }
 
 fn number_of(name: &str, suffix: &str) -> Option<u32> {
@@ -79,15 +81,15 @@ fn number_of(name: &str, suffix: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-impl Files {
+impl<K: Kept> Files<K> {
     /// Opens what is there. If there is nothing, it knows of everything from `since` on.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         options: HistoryOptions,
         since: Timestamp,
     ) -> io::Result<Self> {
-        disk.create_dir(DIRECTORY)?;
-        let names = disk.list(DIRECTORY)?;
+        disk.create_dir(K::DIRECTORY)?;
+        let names = disk.list(K::DIRECTORY)?;
         let numbers = |suffix| {
             let numbers = names.iter().filter_map(|name| number_of(name, suffix));
             let mut numbers: Vec<u32> = numbers.collect();
@@ -103,9 +105,10 @@ impl Files {
             active: None,
             next_number: newest.saturating_add(1),
             known_since: since,
+            kind: PhantomData,
         };
         for number in indexes.iter().filter(|number| !logs.contains(number)) {
-            remove(files.disk.as_ref(), &index_path(*number))?;
+            remove(files.disk.as_ref(), &index_path::<K>(*number))?;
         }
         for number in &logs {
             let has_index = indexes.binary_search(number).is_ok();
@@ -132,11 +135,7 @@ impl Files {
     }
 
     /// Writes as many of the records as it can, in order; says how many these are.
-    pub(super) fn append(
-        &mut self,
-        records: &[HistoryRecord],
-        now: Timestamp,
-    ) -> (usize, io::Result<()>) {
+    pub(super) fn append(&mut self, records: &[K], now: Timestamp) -> (usize, io::Result<()>) {
         let mut written = 0;
         while written < records.len() {
             match self.append_some(&records[written..], now) {
@@ -148,18 +147,21 @@ impl Files {
     }
 
     /// Where to look for an event.
-    pub(super) fn search(&self, event_id: &str, hash: u64) -> Search {
+    pub(super) fn search(&self, wanted: Wanted) -> Search<K> {
         let active = self.active.as_ref().map(|active| {
-            let entries = active.entries.iter().filter(|entry| entry.hash == hash);
+            let entries = active
+                .entries
+                .iter()
+                .filter(|entry| entry.hash == wanted.hash);
             let offsets = entries.map(|entry| entry.offset).collect();
             (Arc::clone(&active.file), offsets)
         });
         Search {
             disk: Arc::clone(&self.disk),
-            hash,
-            event_id: event_id.to_owned(),
+            wanted,
             active,
             sealed: self.sealed.clone(),
+            kind: PhantomData,
         }
     }
 
@@ -177,7 +179,7 @@ impl Files {
     }
 
     /// Writes records from the first on, as many as one file takes.
-    fn append_some(&mut self, records: &[HistoryRecord], now: Timestamp) -> io::Result<usize> {
+    fn append_some(&mut self, records: &[K], now: Timestamp) -> io::Result<usize> {
         let full = self.options.sealed_file_bytes();
         if self
             .active
@@ -211,7 +213,7 @@ impl Files {
             number: self.next_number,
             begun,
         };
-        let file = self.disk.open(&log_path(head.number), true)?;
+        let file = self.disk.open(&log_path::<K>(head.number), true)?;
         file.set_len(0)?;
         file.write_at(0, &head.to_bytes())?;
         self.next_number = self.next_number.saturating_add(1);
@@ -223,7 +225,7 @@ impl Files {
         let Some(active) = &self.active else {
             return Ok(());
         };
-        let sealed = active.write_index(self.disk.as_ref())?;
+        let sealed = active.write_index::<K>(self.disk.as_ref())?;
         self.sealed.push(Arc::new(sealed));
         self.active = None;
         Ok(())
@@ -241,8 +243,8 @@ impl Files {
             }
             let Summary { number, newest, .. } = oldest.summary;
             // A file without index is read again; an index without file is nothing. So the file goes first.
-            remove(self.disk.as_ref(), &log_path(number))?;
-            remove(self.disk.as_ref(), &index_path(number))?;
+            remove(self.disk.as_ref(), &log_path::<K>(number))?;
+            remove(self.disk.as_ref(), &index_path::<K>(number))?;
             self.sealed.remove(0);
             self.known_since = self.begun().unwrap_or(newest).max(self.known_since);
         }
@@ -264,10 +266,10 @@ impl Files {
     fn take_up(&mut self, number: u32, has_index: bool) -> io::Result<()> {
         // A file follows the one that grew: that one was to be sealed.
         match self.active.take_if(|active| active.entries.is_empty()) {
-            Some(empty) => remove(self.disk.as_ref(), &log_path(empty.head.number))?,
+            Some(empty) => remove(self.disk.as_ref(), &log_path::<K>(empty.head.number))?,
             None => self.seal()?,
         }
-        let path = log_path(number);
+        let path = log_path::<K>(number);
         match self.look_at(number, has_index) {
             Ok(There::Sealed(sealed)) => self.sealed.push(Arc::new(sealed)),
             Ok(There::Growing(active, length)) => {
@@ -289,7 +291,7 @@ impl Files {
                     );
                 }
                 remove(self.disk.as_ref(), &path)?;
-                remove(self.disk.as_ref(), &index_path(number))?;
+                remove(self.disk.as_ref(), &index_path::<K>(number))?;
             }
             Err(error) => tracing::warn!(
                 file = path,
@@ -302,7 +304,7 @@ impl Files {
 
     /// Reads of a file as much as is needed to know it.
     fn look_at(&self, number: u32, has_index: bool) -> io::Result<There> {
-        let file = self.disk.open(&log_path(number), false)?;
+        let file = self.disk.open(&log_path::<K>(number), false)?;
         let head = match read_head(file.as_ref(), number)? {
             Ok(head) => head,
             Err(BadHead::Newer) => return Ok(There::Newer),
@@ -312,14 +314,14 @@ impl Files {
             }
         };
         if has_index {
-            let index = self.disk.open(&index_path(number), false)?;
+            let index = self.disk.open(&index_path::<K>(number), false)?;
             if let Some(summary) = Summary::read(index.as_ref())?
                 && (summary.number, summary.begun) == (number, head.begun)
             {
                 return Ok(There::Sealed(Sealed::new(summary)));
             }
         }
-        let (active, length) = Active::recover(head, file)?;
+        let (active, length) = Active::recover::<K>(head, file)?;
         Ok(There::Growing(active, length))
     }
 }
@@ -347,27 +349,25 @@ impl Active {
     }
 
     /// Reads a file that has no index, up to what is torn; says how long it is with that.
-    fn recover(head: Head, file: Arc<dyn DiskFile>) -> io::Result<(Self, u64)> {
+    fn recover<K: Kept>(head: Head, file: Arc<dyn DiskFile>) -> io::Result<(Self, u64)> {
         let mut active = Self::new(head, file);
         let length = active.file.len()?;
         let content = read_whole(active.file.as_ref())?;
-        for (range, record) in frames(&content) {
+        for (range, record) in frames::<K>(&content) {
             active.note(&record, range.start);
             active.end = range.end;
         }
         Ok((active, length))
     }
 
-    fn note(&mut self, record: &HistoryRecord, offset: u32) {
-        self.newest = self.newest.max(record.ended);
-        self.entries.push(Entry {
-            hash: index::hash(&record.event_id),
-            offset,
-        });
+    fn note<K: Kept>(&mut self, record: &K, offset: u32) {
+        self.newest = self.newest.max(record.ended());
+        let entries = record.hashes().map(|hash| Entry { hash, offset });
+        self.entries.extend(entries);
     }
 
     /// Writes records from the first on, until the file is full; at least one. Counts only when it succeeds.
-    fn append(&mut self, records: &[HistoryRecord], full: u32) -> io::Result<usize> {
+    fn append<K: Kept>(&mut self, records: &[K], full: u32) -> io::Result<usize> {
         let mut buffer = Vec::new();
         let mut offsets = Vec::new();
         for record in records {
@@ -386,7 +386,7 @@ impl Active {
         Ok(offsets.len())
     }
 
-    fn write_index(&self, disk: &dyn Disk) -> io::Result<Sealed> {
+    fn write_index<K: Kept>(&self, disk: &dyn Disk) -> io::Result<Sealed> {
         let summary = Summary {
             number: self.head.number,
             begun: self.head.begun,
@@ -396,7 +396,7 @@ impl Active {
             filter_blocks: 0,
         };
         let built = index::build(summary, self.entries.clone());
-        let index = disk.open(&index_path(self.head.number), true)?;
+        let index = disk.open(&index_path::<K>(self.head.number), true)?;
         index.set_len(0)?;
         index.write_at(index::REST_AT, &built.rest)?;
         index.write_at(0, &built.head)?;
@@ -417,17 +417,17 @@ impl Sealed {
     }
 
     /// Warns once.
-    fn warn(&self, what: &str) {
+    fn warn<K: Kept>(&self, what: &str) {
         if !self.is_damaged.swap(true, Ordering::Relaxed) {
-            let file = log_path(self.summary.number);
+            let file = log_path::<K>(self.summary.number);
             tracing::warn!(file, "a file of the history cannot be used whole: {what}");
         }
     }
 }
 
-impl Search {
+impl<K: Kept> Search<K> {
     /// Adds what is found, the newest first, until there are `limit` records.
-    pub(super) fn run(&self, limit: usize, records: &mut Vec<HistoryRecord>) {
+    pub(super) fn run(&self, limit: usize, records: &mut Vec<K::Found>) {
         if let Some((file, offsets)) = &self.active
             && let Err(error) = self.read(file.as_ref(), offsets, limit, records)
         {
@@ -441,7 +441,7 @@ impl Search {
                 Ok(()) => {}
                 // It was forgotten meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => sealed.warn(&error.to_string()),
+                Err(error) => sealed.warn::<K>(&error.to_string()),
             }
         }
     }
@@ -450,24 +450,24 @@ impl Search {
         &self,
         sealed: &Sealed,
         limit: usize,
-        records: &mut Vec<HistoryRecord>,
+        records: &mut Vec<K::Found>,
     ) -> io::Result<()> {
         let Summary { number, .. } = sealed.summary;
-        let index = self.disk.open(&index_path(number), false)?;
-        match sealed.summary.find(index.as_ref(), self.hash)? {
+        let index = self.disk.open(&index_path::<K>(number), false)?;
+        match sealed.summary.find(index.as_ref(), self.wanted.hash)? {
             Found::At(offsets) if offsets.is_empty() => Ok(()),
             Found::At(offsets) => {
-                let file = self.disk.open(&log_path(number), false)?;
+                let file = self.disk.open(&log_path::<K>(number), false)?;
                 self.read(file.as_ref(), &offsets, limit, records)
             }
             Found::Damaged => {
-                sealed.warn("its index is damaged, and it is searched from its beginning");
-                let file = self.disk.open(&log_path(number), false)?;
+                sealed.warn::<K>("its index is damaged, and it is searched from its beginning");
+                let file = self.disk.open(&log_path::<K>(number), false)?;
                 let content = read_whole(file.as_ref())?;
-                let mut found: Vec<_> = frames(&content)
-                    .map(|(_, record)| record)
-                    .filter(|record| record.event_id == self.event_id)
-                    .collect();
+                let mut found = Vec::new();
+                for (_, record) in frames::<K>(&content) {
+                    record.find(&self.wanted, &mut found);
+                }
                 found.reverse();
                 found.truncate(limit - records.len());
                 records.append(&mut found);
@@ -483,7 +483,7 @@ impl Search {
         file: &dyn DiskFile,
         offsets: &[u32],
         limit: usize,
-        records: &mut Vec<HistoryRecord>,
+        records: &mut Vec<K::Found>,
     ) -> io::Result<()> {
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         for offset in offsets.iter().rev() {
@@ -491,15 +491,17 @@ impl Search {
                 break;
             }
             let length = file.read_at(u64::from(*offset), &mut buffer)?;
-            let record = frame::decode(&buffer[..length]).map(|(record, _)| record);
-            records.extend(record.filter(|record| record.event_id == self.event_id));
+            if let Some((record, _)) = frame::decode::<K>(&buffer[..length]) {
+                record.find(&self.wanted, records);
+            }
         }
+        records.truncate(limit);
         Ok(())
     }
 }
 
 /// The valid frames of a file from its beginning on, and where they are.
-fn frames(content: &[u8]) -> impl Iterator<Item = (Range<u32>, HistoryRecord)> {
+fn frames<K: Kept>(content: &[u8]) -> impl Iterator<Item = (Range<u32>, K)> {
     let mut at = HEAD_BYTES;
     std::iter::from_fn(move || {
         let (record, length) = frame::decode(content.get(at..)?)?;

@@ -4,13 +4,13 @@
 //! | --- | --- |
 //! | head | magic (8), version u32, file number u32, begun u64 (ms since 1970), zero u32, crc32c of these u32 |
 //! | frame | payload length u32, crc32c of the length and the payload u32, payload |
-//! | payload | version u8, then `postcard` of a [`HistoryRecord`] |
+//! | payload | what it is of and its version u8 ([`Kept::VERSION`]), then its `postcard` |
 //!
 //! All numbers are little-endian. The checksum covers the length, so that a row of zeros is no frame.
 
 use hedgerow_core::time::Timestamp;
 
-use super::record::HistoryRecord;
+use super::kept::Kept;
 
 /// Bytes of a file's head.
 pub(super) const HEAD_BYTES: usize = 32;
@@ -24,7 +24,6 @@ pub(super) const FILE_BYTES_MAX: u32 = 64 << 20;
 
 const MAGIC: [u8; 8] = *b"HGROWHST";
 const FILE_VERSION: u32 = 1;
-const RECORD_VERSION: u8 = 1;
 
 /// What the head of a file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,10 +69,10 @@ impl Head {
 }
 
 /// Adds a record's frame.
-pub(super) fn encode(record: &HistoryRecord, buffer: &mut Vec<u8>) {
+pub(super) fn encode<K: Kept>(record: &K, buffer: &mut Vec<u8>) {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
-    buffer.push(RECORD_VERSION);
+    buffer.push(K::VERSION);
     let taken = std::mem::take(buffer);
     *buffer = postcard::to_extend(record, taken).expect("writing to memory does not fail");
     let length = (buffer.len() - start - FRAME_HEADER_BYTES) as u32;
@@ -84,7 +83,7 @@ pub(super) fn encode(record: &HistoryRecord, buffer: &mut Vec<u8>) {
 }
 
 /// The record at the beginning of `bytes` and the length of its frame; `None` if there is no whole and valid one.
-pub(super) fn decode(bytes: &[u8]) -> Option<(HistoryRecord, usize)> {
+pub(super) fn decode<K: Kept>(bytes: &[u8]) -> Option<(K, usize)> {
     let header = bytes.get(..FRAME_HEADER_BYTES)?;
     let length = u32_at(header, 0);
     let end = FRAME_HEADER_BYTES + length as usize;
@@ -96,7 +95,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(HistoryRecord, usize)> {
         return None;
     }
     let (version, record) = payload.split_first()?;
-    if *version != RECORD_VERSION {
+    if *version != K::VERSION {
         return None;
     }
     Some((postcard::from_bytes(record).ok()?, end))
@@ -124,7 +123,7 @@ mod tests {
     use hedgerow_core::position::{SubscriptionId, TopicId};
 
     use super::*;
-    use crate::history::{HistoryKind, HistoryNext, ResponseExcerpt};
+    use crate::history::{HistoryKind, HistoryNext, HistoryRecord, ResponseExcerpt};
 
     /// The largest record there is: every text far over its bound, every number at its widest.
     fn huge() -> HistoryRecord {
@@ -172,12 +171,13 @@ mod tests {
         let mut frame = Vec::new();
         encode(&record, &mut frame);
         for at in 0..frame.len() {
-            assert_eq!(decode(&frame[..at]), None, "cut at {at}");
+            assert_eq!(decode::<HistoryRecord>(&frame[..at]), None, "cut at {at}");
             frame[at] ^= 0x10;
-            assert_eq!(decode(&frame), None, "changed at {at}");
+            assert_eq!(decode::<HistoryRecord>(&frame), None, "changed at {at}");
             frame[at] ^= 0x10;
         }
-        assert_eq!(decode(&[0; FRAME_BYTES_MAX]), None, "zeros are no frame");
+        let zeros = [0; FRAME_BYTES_MAX];
+        assert_eq!(decode::<HistoryRecord>(&zeros), None, "zeros are no frame");
     }
 
     #[test]

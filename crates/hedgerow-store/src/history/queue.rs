@@ -4,6 +4,7 @@ use std::mem::take;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+use super::ids::Run;
 use super::lock;
 use super::record::HistoryRecord;
 
@@ -24,6 +25,9 @@ pub(super) struct State {
     /// In order.
     pub records: Vec<HistoryRecord>,
     bytes: usize,
+    /// Ids of accepted events, in order. They have bytes of their own: many of them keep no attempt away.
+    pub runs: Vec<Run>,
+    runs_bytes: usize,
     /// Nothing is taken in any more.
     is_closed: bool,
     /// Nobody takes anything out any more.
@@ -37,6 +41,7 @@ pub(super) struct State {
 /// What the writer took out.
 pub(super) struct Taken {
     pub records: Vec<HistoryRecord>,
+    pub runs: Vec<Run>,
     /// To be handed back to [`Queue::done`].
     pub flushes: u64,
     /// Nothing comes after this.
@@ -61,31 +66,55 @@ impl Queue {
         if state.is_closed || state.bytes + bytes > self.bytes_max {
             return false;
         }
-        let before = state.bytes;
+        let before = state.waiting_bytes();
         state.bytes += bytes;
         state.records.push(record);
-        // Called for the first one and when enough has gathered, not for each: waking a thread is what costs here.
-        if before == 0 || (before < self.call_bytes && state.bytes >= self.call_bytes) {
+        self.call(before, state.waiting_bytes());
+        true
+    }
+
+    /// Adds the ids of accepted events; says how many of them there was no room for.
+    pub(super) fn push_runs(&self, runs: Vec<Run>) -> usize {
+        let mut lost = 0;
+        let mut state = self.lock();
+        let before = state.waiting_bytes();
+        for run in runs {
+            let bytes = run.memory_bytes();
+            if state.is_closed || state.runs_bytes + bytes > self.bytes_max {
+                lost += run.len();
+            } else {
+                state.runs_bytes += bytes;
+                state.runs.push(run);
+            }
+        }
+        self.call(before, state.waiting_bytes());
+        lost
+    }
+
+    /// Calls the writer for the first one and when enough has gathered, not for each: waking a thread is what costs here.
+    fn call(&self, before: usize, after: usize) {
+        let is_first = before == 0 && after > 0;
+        if is_first || (before < self.call_bytes && after >= self.call_bytes) {
             self.called.notify_one();
         }
-        true
     }
 
     /// Waits until there is something to write, but not longer than `idle`; then lets records gather for `gather`, or
     /// until there are enough. Takes nothing out.
     pub(super) fn wait(&self, gather: Duration, idle: Duration) {
-        let has_nothing = |state: &mut State| state.bytes == 0 && !state.is_urgent();
+        let has_nothing = |state: &mut State| state.waiting_bytes() == 0 && !state.is_urgent();
         let waited = self
             .called
             .wait_timeout_while(self.lock(), idle, has_nothing);
         let Ok((state, _)) = waited else {
             return;
         };
-        if state.bytes == 0 {
+        if state.waiting_bytes() == 0 {
             return;
         }
         let call_bytes = self.call_bytes;
-        let is_little = |state: &mut State| state.bytes < call_bytes && !state.is_urgent();
+        let is_little =
+            |state: &mut State| state.waiting_bytes() < call_bytes && !state.is_urgent();
         let waited = self.called.wait_timeout_while(state, gather, is_little);
         drop(waited);
     }
@@ -93,9 +122,10 @@ impl Queue {
     /// Takes everything out.
     pub(super) fn take(&self) -> Taken {
         let mut state = self.lock();
-        state.bytes = 0;
+        (state.bytes, state.runs_bytes) = (0, 0);
         Taken {
             records: take(&mut state.records),
+            runs: take(&mut state.runs),
             flushes: state.flushes,
             is_last: state.is_closed,
         }
@@ -145,6 +175,10 @@ impl Queue {
 }
 
 impl State {
+    fn waiting_bytes(&self) -> usize {
+        self.bytes + self.runs_bytes
+    }
+
     fn is_urgent(&self) -> bool {
         self.is_closed || self.flushes > self.flushes_done
     }

@@ -9,6 +9,8 @@ use hedgerow_core::text::{beginning, cut};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::record::DropReason;
+
 /// Bytes of an event's id that are kept and looked up: enough to know it by.
 pub const EVENT_ID_BYTES_MAX: usize = 512;
 /// Bytes of a failure's detail that are kept.
@@ -71,6 +73,8 @@ pub enum HistoryKind {
     /// An attempt whose outcome nobody learned: the server stopped or crashed meanwhile, or its subscription changed. It
     /// ended when that was found out.
     AttemptWithoutOutcome,
+    /// What became of the event of a delivery that was given up: it was written to the dead-letter store, or dropped.
+    DeadLetterEnd,
 }
 
 /// The beginning of an answer's body.
@@ -91,10 +95,14 @@ pub enum HistoryNext {
     Delivered,
     /// Another attempt was due at this time.
     Due(Timestamp),
-    /// Nothing, it was given up.
+    /// Nothing, it was given up, and its event dropped: there was no dead-letter destination.
     Dead(DeadLetterReason),
     /// It was given up, and its event was to be written to the dead-letter store at this time.
     DeadLetter(DeadLetterReason, Timestamp),
+    /// Nothing, its event stands in the dead-letter store.
+    DeadLettered(DeadLetterReason),
+    /// Nothing, its event was dropped for the second reason.
+    Dropped(DeadLetterReason, DropReason),
 }
 
 impl HistoryRecord {

@@ -16,9 +16,11 @@ use std::time::Duration;
 use hedgerow_core::time::Timestamp;
 
 use super::files::Files;
+use super::ids::{AcceptedEvent, Runs};
+use super::kept::{Kept, Wanted};
 use super::queue::Queue;
 use super::record::{HistoryRecord, kept_id};
-use super::{HistoryOptions, index, lock};
+use super::{HistoryOptions, lock};
 use crate::disk::Disk;
 use crate::log::Clock;
 
@@ -38,14 +40,18 @@ pub(super) struct Shared {
     opened: Condvar,
     pub(super) written: AtomicU64,
     pub(super) dropped: AtomicU64,
+    pub(super) ids_written: AtomicU64,
+    pub(super) ids_dropped: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     /// The first turn is over, or will never be.
     is_opened: bool,
-    /// Not there before it could be opened.
-    files: Option<Files>,
+    /// Attempts. Not there before they could be opened.
+    files: Option<Files<HistoryRecord>>,
+    /// Ids of accepted events. Not there before they could be opened, or if none are kept.
+    ids: Option<Files<Runs>>,
     /// The disk failed: nothing is written before then.
     off_until: Option<Timestamp>,
     /// Drops that a warning told of.
@@ -64,6 +70,8 @@ impl Shared {
             opened: Condvar::new(),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            ids_written: AtomicU64::new(0),
+            ids_dropped: AtomicU64::new(0),
         }
     }
 
@@ -96,7 +104,16 @@ impl Shared {
         for record in &mut taken.records {
             record.bound();
         }
-        let written = state.write(self, &taken.records, now);
+        let runs = Runs::gather(taken.runs);
+        let ids = runs.iter().map(Runs::len).sum::<usize>();
+        let Written {
+            records: written,
+            ids: ids_written,
+        } = state.write(self, &taken.records, &runs, now);
+        self.ids_written
+            .fetch_add(ids_written as u64, Ordering::Relaxed);
+        self.ids_dropped
+            .fetch_add((ids - ids_written) as u64, Ordering::Relaxed);
         self.written.fetch_add(written as u64, Ordering::Relaxed);
         let lost = (count - written) as u64;
         let dropped = self.dropped.fetch_add(lost, Ordering::Relaxed) + lost;
@@ -111,20 +128,16 @@ impl Shared {
     }
 
     pub(super) fn attempts_of(&self, event_id: &str, limit: usize) -> Vec<HistoryRecord> {
-        let event_id = kept_id(event_id);
+        let wanted = Wanted::new(event_id);
         let mut records = Vec::new();
         let search = {
             let state = self.opened_state();
             // With both locks held a record is either still waiting or in the files.
             let queue = self.queue.lock();
             let waiting = queue.records.iter().rev();
-            let matching = waiting.filter(|record| kept_id(&record.event_id) == event_id);
+            let matching = waiting.filter(|record| kept_id(&record.event_id) == wanted.event_id);
             records.extend(matching.take(limit).cloned());
-            let hash = index::hash(event_id);
-            state
-                .files
-                .as_ref()
-                .map(|files| files.search(event_id, hash))
+            state.files.as_ref().map(|files| files.search(wanted))
         };
         for record in &mut records {
             record.bound();
@@ -135,15 +148,40 @@ impl Shared {
         records
     }
 
+    pub(super) fn accepted(&self, event_id: &str, limit: usize) -> Vec<AcceptedEvent> {
+        let wanted = Wanted::new(event_id);
+        let mut found = Vec::new();
+        let search = {
+            let state = self.opened_state();
+            let queue = self.queue.lock();
+            for run in queue.runs.iter().rev() {
+                run.find(wanted.hash, &mut found);
+            }
+            state.ids.as_ref().map(|ids| ids.search(wanted))
+        };
+        found.truncate(limit);
+        if let Some(search) = search {
+            search.run(limit, &mut found);
+        }
+        found
+    }
+
+    pub(super) fn keeps_ids(&self) -> bool {
+        self.options.ids_bytes_max > 0
+    }
+
     pub(super) fn known_since(&self) -> Option<Timestamp> {
         self.opened_state().files.as_ref().map(Files::known_since)
     }
 
+    pub(super) fn ids_known_since(&self) -> Option<Timestamp> {
+        self.opened_state().ids.as_ref().map(Files::known_since)
+    }
+
     pub(super) fn disk_bytes(&self) -> u64 {
-        lock(&self.state)
-            .files
-            .as_ref()
-            .map_or(0, Files::disk_bytes)
+        let state = lock(&self.state);
+        let attempts = state.files.as_ref().map_or(0, Files::disk_bytes);
+        attempts + state.ids.as_ref().map_or(0, Files::disk_bytes)
     }
 
     /// The state, once the history was opened or could not be.
@@ -156,11 +194,18 @@ impl Shared {
 
 impl State {
     /// Writes records, unless the history is off; says how many were written.
-    fn write(&mut self, shared: &Shared, records: &[HistoryRecord], now: Timestamp) -> usize {
+    fn write(
+        &mut self,
+        shared: &Shared,
+        records: &[HistoryRecord],
+        runs: &[Runs],
+        now: Timestamp,
+    ) -> Written {
+        let mut written = Written::default();
         if self.off_until.is_some_and(|until| now < until) {
-            return 0;
+            return written;
         }
-        let (written, result) = self.try_write(shared, records, now);
+        let result = self.try_write(shared, records, runs, now, &mut written);
         match result {
             Ok(()) => {
                 if self.off_until.take().is_some() {
@@ -185,19 +230,24 @@ impl State {
         &mut self,
         shared: &Shared,
         records: &[HistoryRecord],
+        runs: &[Runs],
         now: Timestamp,
-    ) -> (usize, io::Result<()>) {
-        if self.files.is_none() {
-            // What was handed in before a failed opening is lost.
-            let since = self.off_until.map_or(shared.begun, |_| now);
-            let (disk, options) = (Arc::clone(&shared.disk), shared.options.clone());
-            match Files::open(disk, options, since) {
-                Ok(files) => self.files = Some(files),
-                Err(error) => return (0, Err(error)),
-            }
+        written: &mut Written,
+    ) -> io::Result<()> {
+        // What was handed in before a failed opening is lost.
+        let since = self.off_until.map_or(shared.begun, |_| now);
+        let files = opened(&mut self.files, shared, &shared.options, since)?;
+        let result;
+        (written.records, result) = files.append(records, now);
+        result?;
+        if shared.keeps_ids() {
+            let options = shared.options.of_ids();
+            let ids = opened(&mut self.ids, shared, &options, since)?;
+            let (count, result) = ids.append(runs, now);
+            written.ids = runs[..count].iter().map(Runs::len).sum();
+            result?;
         }
-        let files = self.files.as_mut().expect("they were just opened");
-        files.append(records, now)
+        Ok(())
     }
 
     /// Warns of records that were lost since the last time.
@@ -214,4 +264,25 @@ impl State {
             "the history cannot follow: attempts are made but not remembered"
         );
     }
+}
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    records: usize,
+    ids: usize,
+}
+
+/// Opens the files of one kind, unless they are open.
+fn opened<'a, K: Kept>(
+    files: &'a mut Option<Files<K>>,
+    shared: &Shared,
+    options: &HistoryOptions,
+    since: Timestamp,
+) -> io::Result<&'a mut Files<K>> {
+    if files.is_none() {
+        let disk = Arc::clone(&shared.disk);
+        *files = Some(Files::open(disk, options.clone(), since)?);
+    }
+    Ok(files.as_mut().expect("they were just opened"))
 }

@@ -133,6 +133,16 @@ impl PackedEvents {
         })
     }
 
+    /// The ids of the events in order; the rest of each stays unread.
+    pub fn ids(&self) -> impl Iterator<Item = Result<&str, StoreError>> {
+        // The id is the first member of an event.
+        self.ranges().map(|range| {
+            let id = postcard::take_from_bytes::<&str>(&self.bytes[range?]);
+            id.map(|(id, _)| id)
+                .map_err(|_| StoreError::damaged("the id of an event".to_owned()))
+        })
+    }
+
     /// The stored forms of the events in order, unread; they share these bytes.
     pub fn slices(&self) -> impl Iterator<Item = Result<Bytes, StoreError>> {
         self.ranges().map(|range| Ok(self.bytes.slice(range?)))

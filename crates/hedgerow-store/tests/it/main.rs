@@ -8,6 +8,7 @@ mod check;
 mod conformance;
 mod grid;
 mod history;
+mod history_ids;
 mod log_basic;
 mod log_clean;
 mod log_damage;
