@@ -5,6 +5,7 @@ pub mod dead_letter;
 pub mod dev;
 pub mod event;
 pub mod event_subscription;
+pub mod explain;
 mod pages;
 pub mod publish;
 pub mod recover;

@@ -29,6 +29,7 @@ use crate::commands::dead_letter::DeadLetterCommand;
 use crate::commands::dev::DevCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
+use crate::commands::explain::ExplainCommand;
 use crate::commands::publish::PublishCommand;
 use crate::commands::recover::RecoverCommand;
 use crate::commands::serve::ServeCommand;
@@ -53,6 +54,7 @@ enum Command {
     Topic(TopicCommand),
     EventSubscription(EventSubscriptionCommand),
     Event(EventCommand),
+    Explain(ExplainCommand),
     Publish(PublishCommand),
     DeadLetter(DeadLetterCommand),
     TerminalRecord(TerminalRecordCommand),
@@ -79,6 +81,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Topic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
         Command::Event(event) => commands::run_client(event.run()),
+        Command::Explain(explain) => commands::run_client(explain.run()),
         Command::Publish(publish) => commands::run_client(publish.run()),
         Command::DeadLetter(letter) => commands::run_client(letter.run()),
         Command::TerminalRecord(record) => commands::run_client(record.run()),

@@ -22,16 +22,7 @@ pub type Column = (&'static str, &'static str);
 pub fn list(items: &[Value], columns: &[Column], format: Format) {
     match format {
         Format::Json => json(&Value::Array(items.to_vec())),
-        Format::Table => {
-            let heading = columns
-                .iter()
-                .map(|(heading, _)| (*heading).to_owned())
-                .collect();
-            let rows = items.iter().map(|item| cells(item, columns));
-            lines(&aligned(
-                &std::iter::once(heading).chain(rows).collect::<Vec<_>>(),
-            ));
-        }
+        Format::Table => lines(&table(items, columns)),
     }
 }
 
@@ -103,6 +94,14 @@ fn cells(item: &Value, columns: &[Column]) -> Vec<String> {
         Some(other) => other.to_string(),
     };
     columns.iter().map(|(_, pointer)| cell(pointer)).collect()
+}
+
+/// The lines of a table, for what stands among other lines.
+pub fn table(items: &[Value], columns: &[Column]) -> Vec<String> {
+    let heading = columns.iter().map(|(heading, _)| (*heading).to_owned());
+    let rows = items.iter().map(|item| cells(item, columns));
+    let all: Vec<_> = std::iter::once(heading.collect()).chain(rows).collect();
+    aligned(&all)
 }
 
 fn lines(lines: &[String]) {

@@ -17,6 +17,7 @@ use hedgerow_store::record::PendingDeadLetter;
 use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use crate::explain::{EventStandings, StandingsQuery};
 use crate::note::{AttemptNote, event_id};
 
 /// How long a look at a dead-letter destination may take.
@@ -144,6 +145,13 @@ pub enum Command {
         problem: Option<String>,
         /// When it is noted.
         answer: Answer<()>,
+    },
+    /// Where the deliveries of events stand, subscription by subscription.
+    Standings {
+        /// Which events.
+        events: Vec<StandingsQuery>,
+        /// In the same order.
+        answer: Answer<Vec<EventStandings>>,
     },
     /// Deliveries that ended undelivered.
     TerminalRecords {

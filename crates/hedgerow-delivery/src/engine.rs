@@ -22,6 +22,7 @@
 mod attempts;
 mod dead_letters;
 mod declarations;
+mod explaining;
 mod lost_attempts;
 mod reader;
 mod settlements;

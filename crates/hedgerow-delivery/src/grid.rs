@@ -18,12 +18,13 @@ use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::counting::{CountingDisk, DiskCounts};
 use hedgerow_store::disk::real::RealDisk;
-use hedgerow_store::history::{History, HistoryOptions};
+use hedgerow_store::history::{History, HistoryHandle, HistoryOptions};
 use hedgerow_store::log::{Log, LogOptions};
+use hedgerow_store::record::Record;
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::lsm::LsmTable;
 use hedgerow_store::view::{View, ViewOptions};
-use hedgerow_store::{Store, StoreError};
+use hedgerow_store::{Group, Store, StoreError};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -230,7 +231,13 @@ impl Grid {
             None => Secrets::open(disk.as_ref())?,
         });
         let mut view = View::open(table, disk.as_ref(), Arc::clone(&secrets), view_options)?;
-        view.catch_up(&recovered, REPLAY_BYTES)?;
+        let history = self.start_history(&disk, Arc::clone(&issue));
+        // What became durable just before a crash may not have been remembered.
+        view.catch_up_telling(&recovered, REPLAY_BYTES, |group| {
+            if let Some(history) = &history {
+                remember_ids(&history.handle(), group);
+            }
+        })?;
         // Nothing that was folded needed a key if there is none.
         secrets.make_missing(disk.as_ref())?;
         let work = recovered.work();
@@ -242,7 +249,6 @@ impl Grid {
         );
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
-        let history = self.start_history(&disk, issue);
         let parts = Parts {
             history: history.as_ref().map(History::handle),
             store,
@@ -275,6 +281,14 @@ impl Grid {
         options
             .is_enabled
             .then(|| History::start(Arc::clone(disk), options, clock))
+    }
+}
+
+fn remember_ids(history: &HistoryHandle, group: &Group) {
+    for record in &group.records {
+        if let Record::Events(events) = record {
+            history.accept(events);
+        }
     }
 }
 

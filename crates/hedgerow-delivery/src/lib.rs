@@ -5,6 +5,7 @@
 //! | [`grid`] | opens the store, runs the engine on it, opens it again when it fails |
 //! | [`engine`] | the loop: folds durable records into the view, starts attempts, records what became of them |
 //! | [`command`] | what the admin API asks of the engine |
+//! | [`explain`] | why an event did or did not reach a subscription, from the history, the log and the engine |
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
@@ -22,6 +23,7 @@ mod attempt;
 pub mod command;
 mod endpoints;
 pub mod engine;
+pub mod explain;
 pub mod grid;
 mod letter_write;
 mod letters;

@@ -71,6 +71,22 @@ struct Waiting {
     published: Timestamp,
 }
 
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Standing {
+    /// It was not begun: its event was not offered yet, or it waits for its first attempt.
+    NotBegun,
+    /// Its attempt runs, or its event is read to end it without one.
+    InFlight {
+        /// Whether it is an attempt.
+        is_attempt: bool,
+        /// With this attempt counted.
+        progress: Option<Progress>,
+    },
+    /// Its next attempt is due at this time.
+    Due(Timestamp, Progress),
+}
+
 /// What is next for a subscription.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Next {
@@ -417,6 +433,21 @@ impl Runner {
         self.late_order.clear();
         let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
         exchanges.for_each(|exchange| exchange.abort.abort());
+    }
+
+    /// Where a delivery stands that is known here; `None` if it is not, as when its row is only in the view.
+    pub(crate) fn standing(&self, seq: u64) -> Option<Standing> {
+        if let Some(flight) = self.flights.get(&seq) {
+            return Some(Standing::InFlight {
+                is_attempt: flight.is_attempt,
+                progress: flight.progress,
+            });
+        }
+        if seq >= self.read_to || self.waiting.iter().any(|waiting| waiting.seq == seq) {
+            return Some(Standing::NotBegun);
+        }
+        let due = self.due.iter().find(|(key, _)| key.1 == seq);
+        due.map(|(key, progress)| Standing::Due(key.0, *progress))
     }
 
     /// The deliveries in flight, in no order.

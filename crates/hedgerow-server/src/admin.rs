@@ -2,6 +2,7 @@
 
 mod dead_letters;
 mod events;
+mod explanation;
 mod extract;
 mod health;
 mod routes;
@@ -54,6 +55,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const SUBSCRIPTIONS: &str = "/api/v1/topics/{topic}/eventSubscriptions";
     const SUBSCRIPTION: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
+    const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
     const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
     const TOKENS: &str = "/api/v1/tokens";
@@ -74,6 +76,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(get(SUBSCRIPTION), (Read, Topic), subscriptions::get)
         .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
+        .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)
         .add(get(TERMINAL_RECORDS), (Read, Lists), terminal_records::list)
         .add(get("/api/v1/store"), (Read, Grid), store::get)

@@ -270,6 +270,8 @@ pub enum DropReason {
     DeadLetterStoreUnavailable,
     /// The dead-letter store has no such container, and `dead_letter.drop_if_not_found` is on (ED-247).
     DeadLetterContainerNotFound,
+    /// The subscription was deleted, and what was owed to it with it.
+    SubscriptionDeleted,
 }
 
 impl DropReason {
@@ -280,6 +282,7 @@ impl DropReason {
             Self::NoDeadLetterDestination => "NoDeadLetterDestination",
             Self::DeadLetterStoreUnavailable => "DeadLetterStoreUnavailable",
             Self::DeadLetterContainerNotFound => "DeadLetterContainerNotFound",
+            Self::SubscriptionDeleted => "SubscriptionDeleted",
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write};
 use hedgerow_core::limits;
@@ -13,6 +14,7 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::dead_letter::DeadLetterStore;
 use hedgerow_store::StoreError;
+use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
     Dead, DeadThen, DropReason, Owed, PendingDeadLetter, PendingWrite, Record,
 };
@@ -173,6 +175,7 @@ impl Engine {
         }
         for (letter, texts) in report.written {
             let then = after_write(&plan, &letter.1, report.ended, &result);
+            self.remember_letter(id, &letter, &texts, then, report.ended);
             self.journal_letter(id, letter, texts, then)?;
         }
         self.queue_letters(id);
@@ -231,6 +234,45 @@ impl Engine {
             letter,
             event_id: String::new(),
         })
+    }
+
+    /// Tells the history what became of a dead letter, once nothing more is to come.
+    fn remember_letter(
+        &self,
+        id: SubscriptionId,
+        ((_, seq), letter): &Letter,
+        texts: &Texts,
+        then: DeadThen,
+        ended: Timestamp,
+    ) {
+        let next = match then {
+            DeadThen::Written => HistoryNext::DeadLettered(letter.reason),
+            DeadThen::Dropped(why) => HistoryNext::Dropped(letter.reason, why),
+            DeadThen::WriteDue(..) => return,
+        };
+        let runner = self.runners.get(&id);
+        let (Some(history), Some(runner)) = (&self.context.history, runner) else {
+            return;
+        };
+        history.record(HistoryRecord {
+            kind: HistoryKind::DeadLetterEnd,
+            event_id: texts.event_id.clone(),
+            topic: runner.topic,
+            topic_name: runner.plan.topic_name.clone(),
+            subscription: id,
+            subscription_name: runner.plan.subscription_name.clone(),
+            seq: *seq,
+            attempt: 0,
+            published: letter.published,
+            started: ended,
+            ended,
+            latency: Duration::ZERO,
+            outcome: None,
+            status: 0,
+            detail: None,
+            excerpt: None,
+            next,
+        });
     }
 
     fn journal_letter(

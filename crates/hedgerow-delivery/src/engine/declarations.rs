@@ -51,6 +51,9 @@ impl Engine {
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
             }
+            Command::Standings { events, answer } => {
+                reply(answer, Ok(self.standings(&events)?));
+            }
             Command::DeadLetters { query, answer } => {
                 reply(answer, self.pending_dead_letters(&query)?);
             }
@@ -148,6 +151,7 @@ impl Engine {
             | Command::Subscription { .. }
             | Command::StartDeliveries { .. }
             | Command::DeadLetters { .. }
+            | Command::Standings { .. }
             | Command::NoteDeadLetterProblem { .. }
             | Command::TerminalRecords { .. } => None,
         }

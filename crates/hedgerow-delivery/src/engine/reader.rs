@@ -76,7 +76,12 @@ impl Engine {
 
     fn observe(&mut self, record: &Record) -> Result<(), StoreError> {
         match record {
-            Record::Events(events) => return self.offer(events),
+            Record::Events(events) => {
+                if let Some(history) = &self.context.history {
+                    history.accept(events);
+                }
+                return self.offer(events);
+            }
             Record::Failed(failed) => self.observe_failed(failed),
             Record::Settled(settled) => self.observe_settled(settled),
             Record::Dead(dead) => self.observe_dead(dead),

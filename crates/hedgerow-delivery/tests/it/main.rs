@@ -7,6 +7,7 @@ mod clock;
 mod crash;
 mod dead_letters;
 mod declarations;
+mod explain;
 mod fencing;
 mod history;
 mod late;

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
+use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
 use super::extract::{Bearer, Names};
@@ -30,21 +31,34 @@ pub async fn attempts(
     })))
 }
 
-fn shown(record: &HistoryRecord) -> Value {
+/// One record of the history.
+pub(super) fn shown(record: &HistoryRecord) -> Value {
     let (kind, is_attempt) = match record.kind {
         HistoryKind::Attempt => ("Attempt", true),
         HistoryKind::LateSuccess => ("LateSuccess", true),
         HistoryKind::EndWithoutAttempt => ("EndWithoutAttempt", false),
         HistoryKind::AttemptWithoutOutcome => ("AttemptWithoutOutcome", true),
+        HistoryKind::DeadLetterEnd => ("DeadLetterEnd", false),
     };
     let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
     let (due, reason, written) = match record.next {
         HistoryNext::Delivered => (None, None, None),
         HistoryNext::Due(due) => (Some(due.to_string()), None, None),
-        HistoryNext::Dead(reason) => (None, Some(reason.as_str()), None),
+        HistoryNext::Dead(reason) | HistoryNext::Dropped(reason, _) => {
+            (None, Some(reason.as_str()), None)
+        }
         HistoryNext::DeadLetter(reason, due) => {
             (None, Some(reason.as_str()), Some(due.to_string()))
         }
+        HistoryNext::DeadLettered(reason) => {
+            let written = record.ended.to_string();
+            (None, Some(reason.as_str()), Some(written))
+        }
+    };
+    let drop_reason = match record.next {
+        HistoryNext::Dead(_) => Some(DropReason::NoDeadLetterDestination),
+        HistoryNext::Dropped(_, why) => Some(why),
+        _ => None,
     };
     let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);
     let has_latency = is_attempt && record.kind != HistoryKind::AttemptWithoutOutcome;
@@ -67,6 +81,7 @@ fn shown(record: &HistoryRecord) -> Value {
         "nextAttemptTime": due,
         "reason": reason,
         "deadLetterTime": written,
+        "dropReason": drop_reason.map(DropReason::as_str),
         "final": !matches!(record.next, HistoryNext::Due(_)),
     })
 }

@@ -314,6 +314,11 @@ pub const SETTINGS: &[Setting] = &[
         history.bytes_max
     ),
     setting!("history.age_max", AGE, history.age_max),
+    setting!(
+        "history.ids_bytes_max",
+        Size::<u64>::new(0..=1 << 50),
+        history.ids_bytes_max
+    ),
     setting!("log.format", Format, log_format),
 ];
 

@@ -7,6 +7,7 @@ mod admin;
 mod config;
 mod dead_letters;
 mod delivery;
+mod explanation;
 mod guard;
 mod history;
 mod lifecycle;

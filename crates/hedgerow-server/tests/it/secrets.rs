@@ -59,6 +59,7 @@ async fn answers(server: &TestServer, closed: &str) -> String {
         "/api/v1/topics/orders/eventSubscriptions/billing",
         "/api/v1/terminalRecords",
         "/api/v1/events/1/attempts",
+        "/api/v1/events/1/explanation",
         "/api/v1/store",
     ] {
         let answer = server.admin("GET", path, Value::Null).await;

@@ -97,7 +97,11 @@ async fn a_token_sees_and_touches_its_own_topics_only() {
         .await
         .json();
     assert_eq!(names(&topics), ["team-a-orders"]);
-    for list in ["/api/v1/terminalRecords", "/api/v1/events/1/attempts"] {
+    for list in [
+        "/api/v1/terminalRecords",
+        "/api/v1/events/1/attempts",
+        "/api/v1/events/1/explanation",
+    ] {
         let listed = server
             .list_until(list, |all| all["value"][1].is_object())
             .await;

@@ -4,6 +4,7 @@ use hedgerow_core::position::Mark;
 
 use super::View;
 use super::rows::damaged_view;
+use crate::Group;
 use crate::error::StoreError;
 use crate::log::RecoveredLog;
 
@@ -15,6 +16,19 @@ impl View {
     /// [`StoreError::Damaged`] if events that are needed are neither in the log nor kept; [`StoreError::ViewAhead`] and [`StoreError::ViewBehind`] for a view from before or after the log, as when only one
     /// of them was restored from a backup.
     pub fn catch_up(&mut self, log: &RecoveredLog, bytes_max: usize) -> Result<(), StoreError> {
+        self.catch_up_telling(log, bytes_max, |_| ())
+    }
+
+    /// The same; each group that is folded is told of.
+    ///
+    /// # Errors
+    /// As [`View::catch_up`].
+    pub fn catch_up_telling(
+        &mut self,
+        log: &RecoveredLog,
+        bytes_max: usize,
+        mut tell: impl FnMut(&Group),
+    ) -> Result<(), StoreError> {
         self.check_between(log.oldest(), log.end())?;
         loop {
             let groups = log.groups(self.mark(), bytes_max)?;
@@ -23,6 +37,7 @@ impl View {
             }
             for group in &groups {
                 self.fold(group)?;
+                tell(group);
             }
         }
         if self.group + 1 != log.next_number() {

@@ -1,0 +1,138 @@
+//! Says where the deliveries of events stand, for explanations: from what is in memory, and from the view.
+
+use std::collections::BTreeMap;
+
+use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::StoreError;
+use hedgerow_store::catalog::Subscription;
+use hedgerow_store::record::{IN_FLIGHT, Owed};
+use hedgerow_store::view::BEHIND_IN_FLIGHT;
+
+use super::Engine;
+use crate::explain::{DeliveryStanding, EventStandings, Place, SUBSCRIPTIONS_MAX, StandingsQuery};
+use crate::runner::Standing;
+
+/// Rows of the due index that one question looks at, at most, for deliveries whose time nobody remembers.
+const SCANNED_ROWS_MAX: usize = 20_000;
+
+impl Engine {
+    /// Where the deliveries of these events stand.
+    pub(super) fn standings(
+        &self,
+        events: &[StandingsQuery],
+    ) -> Result<Vec<EventStandings>, StoreError> {
+        let mut rows_left = SCANNED_ROWS_MAX;
+        let standings = events.iter();
+        standings
+            .map(|event| self.standings_of(event, &mut rows_left))
+            .collect()
+    }
+
+    fn standings_of(
+        &self,
+        event: &StandingsQuery,
+        rows_left: &mut usize,
+    ) -> Result<EventStandings, StoreError> {
+        let position = event.position;
+        let Some(topic) = self.view.catalog().topic(position.topic) else {
+            return Ok(EventStandings::default());
+        };
+        let hints: BTreeMap<SubscriptionId, Timestamp> = event.hints.iter().copied().collect();
+        let wanted = |found: &&Subscription| {
+            let name = event.subscription.as_deref();
+            name.is_none_or(|name| found.name.as_str().eq_ignore_ascii_case(name))
+        };
+        let all = self.view.catalog().subscriptions_of(position.topic);
+        let mut subscriptions: Vec<_> = all.filter(wanted).collect();
+        // If they are too many, those that it is owed to stay.
+        if subscriptions.len() > SUBSCRIPTIONS_MAX {
+            subscriptions.sort_by_key(|found| {
+                let is_owed = self.view.is_open(found.id, position.seq);
+                (!is_owed && !hints.contains_key(&found.id), found.id)
+            });
+        }
+        let left_out = subscriptions.len().saturating_sub(SUBSCRIPTIONS_MAX);
+        subscriptions.truncate(SUBSCRIPTIONS_MAX);
+        let deliveries = subscriptions.into_iter().map(|found| {
+            let hint = hints.get(&found.id).copied();
+            let place = self.place(found, position, hint, rows_left)?;
+            Ok(DeliveryStanding {
+                subscription: found.id,
+                name: found.name.as_str().to_owned(),
+                created: found.created,
+                filter: found.filter_at(position.seq).cloned(),
+                policy: found.spec.retry_policy,
+                place,
+            })
+        });
+        Ok(EventStandings {
+            topic_name: Some(topic.name.as_str().to_owned()),
+            deliveries: deliveries.collect::<Result<_, StoreError>>()?,
+            left_out,
+        })
+    }
+
+    fn place(
+        &self,
+        subscription: &Subscription,
+        Position { seq, .. }: Position,
+        hint: Option<Timestamp>,
+        rows_left: &mut usize,
+    ) -> Result<Place, StoreError> {
+        let id = subscription.id;
+        let standing = match self.runners.get(&id) {
+            Some(runner) => runner.standing(seq),
+            // Its endpoint cannot be used: it stands where it is.
+            None if seq >= self.view.cursor(id) => Some(Standing::NotBegun),
+            None => None,
+        };
+        match standing {
+            Some(Standing::NotBegun) => return Ok(Place::NotBegun),
+            Some(Standing::InFlight {
+                is_attempt,
+                progress,
+            }) => {
+                let attempt = progress.filter(|_| is_attempt);
+                let attempt = attempt.map_or(0, |progress| progress.attempts);
+                return Ok(Place::InFlight { attempt });
+            }
+            Some(Standing::Due(at, progress)) => {
+                let attempts = progress.attempts;
+                return Ok(Place::Due { at, attempts });
+            }
+            None => {}
+        }
+        if !self.view.is_open(id, seq) {
+            return Ok(Place::Ended);
+        }
+        for due in [Some(IN_FLIGHT), hint].into_iter().flatten() {
+            if let Some(owed) = self.view.owed(id, due, seq)? {
+                return Ok(place_of(due, owed));
+            }
+        }
+        let rows = self
+            .view
+            .due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, *rows_left)?;
+        *rows_left -= rows.len();
+        let row = rows.into_iter().find(|row| row.seq == seq);
+        Ok(row.map_or(Place::Owed, |row| place_of(row.due, row.owed)))
+    }
+}
+
+fn place_of(due: Timestamp, owed: Owed) -> Place {
+    match owed {
+        Owed::Attempt(progress) if due == IN_FLIGHT => Place::InFlight {
+            attempt: progress.attempts,
+        },
+        Owed::Attempt(progress) => Place::Due {
+            at: due,
+            attempts: progress.attempts,
+        },
+        Owed::DeadLetter(letter) => Place::DeadLetterDue {
+            at: due,
+            reason: letter.reason,
+            failed_writes: letter.write.failed,
+        },
+    }
+}

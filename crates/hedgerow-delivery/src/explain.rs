@@ -1,0 +1,388 @@
+//! Why an event did or did not reach a subscription: what is remembered of its attempts, which clause of which filter said
+//! no, and what happens next (design D12, ED-311).
+//!
+//! | question | answered from |
+//! | --- | --- |
+//! | which events had this id, where and when | the ids in the history |
+//! | what was tried | the attempts in the history |
+//! | what is owed, and when | the engine: its memory and the view |
+//! | did it match, and which clause decided | the stored event, and the filter in force at its position (ED-085) |
+//!
+//! The history is lossy and the log forgets what nobody needs, so each answer may be "not known"; and it says since when
+//! it is. Nothing here decides about a delivery.
+
+mod story;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hedgerow_core::filter::Clause;
+use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::retry::RetryPolicy;
+use hedgerow_core::spec::FilterSpec;
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::Store;
+use hedgerow_store::history::{HistoryHandle, HistoryNext, HistoryRecord};
+use hedgerow_store::record::DropReason;
+
+use self::story::Known;
+use crate::command::{Command, CommandError, EngineHandle};
+
+/// Events with one id that are explained at most, the newest ones.
+pub const EVENTS_MAX: usize = 20;
+/// Subscriptions of one event that are explained at most; those that were sent it first.
+pub const SUBSCRIPTIONS_MAX: usize = 1_000;
+/// Records of attempts that are read for one explanation, the newest ones.
+const RECORDS_MAX: usize = 1_000;
+
+/// What is asked.
+#[derive(Debug, Clone, Default)]
+pub struct ExplainQuery {
+    /// The event's id, as it was published.
+    pub event_id: String,
+    /// Only events of this topic.
+    pub topic: Option<String>,
+    /// Only this subscription.
+    pub subscription: Option<String>,
+}
+
+/// What is known of an id.
+#[derive(Debug, Clone, Default)]
+pub struct Explanation {
+    /// Every event that had it, the oldest first.
+    pub events: Vec<EventStory>,
+    /// There were more of them, or more attempts: the oldest are left out.
+    pub is_truncated: bool,
+    /// Events that were accepted before are found only if something was tried since; `None` if ids are not remembered.
+    pub ids_known_since: Option<Timestamp>,
+    /// Attempts that ended before are not remembered; `None` if none are.
+    pub attempts_known_since: Option<Timestamp>,
+}
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct EventStory {
+    /// Where it stands in the log, or stood.
+    pub position: Position,
+    /// P of ED-203.
+    pub published: Timestamp,
+    /// Its topic's name; `None` if the topic is gone and nothing tells its name.
+    pub topic_name: Option<String>,
+    /// Whether the topic is gone.
+    pub is_topic_deleted: bool,
+    /// What stands in the log; `None` if it was forgotten, as nobody needed it.
+    pub stored: Option<StoredSummary>,
+    /// Subscription by subscription: by id.
+    pub deliveries: Vec<DeliveryStory>,
+    /// Subscriptions that are left out.
+    pub left_out: usize,
+}
+
+/// A stored event without its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSummary {
+    /// Its type.
+    pub event_type: String,
+    /// Its subject.
+    pub subject: Option<String>,
+    /// The size of its stored form.
+    pub bytes: usize,
+}
+
+/// One event and one subscription.
+#[derive(Debug, Clone)]
+pub struct DeliveryStory {
+    /// Which subscription.
+    pub subscription: SubscriptionId,
+    /// Its name, now or then.
+    pub name: String,
+    /// It does not exist any more.
+    pub is_deleted: bool,
+    /// Whether the event is one for it.
+    pub verdict: Verdict,
+    /// Attempts, and ends without one, the oldest first.
+    pub attempts: Vec<HistoryRecord>,
+    /// What became of the delivery, or what is next.
+    pub state: DeliveryState,
+    /// The limits that are in force now; `None` if the subscription is gone.
+    pub policy: Option<RetryPolicy>,
+}
+
+/// Whether an event is one for a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is.
+    Matched,
+    /// The filter says no; `None` if the event is gone from the log, and with it the answer which clause.
+    NotMatched(Option<Clause>),
+    /// The subscription gets what was published later than this event.
+    SubscribedLater,
+    /// The filter that decided is forgotten, or the event is and attempts of its time are.
+    Unknown,
+}
+
+/// What became of a delivery, or what is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// Nothing is owed, and nothing was.
+    NotOwed,
+    /// It waits for its first attempt, which may start at once.
+    FirstAttemptPending,
+    /// Attempt `attempt` runs; 0 if the delivery is being ended without another one.
+    InFlight {
+        /// From 1.
+        attempt: u16,
+    },
+    /// The next attempt is due.
+    AttemptDue {
+        /// When.
+        at: Timestamp,
+        /// Attempts made so far.
+        attempts: u16,
+    },
+    /// An attempt is owed; when is not known.
+    Owed,
+    /// It was given up; its event is written to the dead-letter store.
+    DeadLetterDue {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: DeadLetterReason,
+        /// Writes that failed so far.
+        failed_writes: u32,
+    },
+    /// The endpoint accepted it.
+    Delivered {
+        /// When.
+        at: Timestamp,
+    },
+    /// It was given up, and its event stands in the dead-letter store.
+    DeadLettered {
+        /// When it was written.
+        at: Timestamp,
+        /// Why.
+        reason: DeadLetterReason,
+    },
+    /// It was given up, and its event is gone.
+    Dropped {
+        /// When; `None` if that is not remembered.
+        at: Option<Timestamp>,
+        /// Why it was given up; `None` if it was not for an attempt's sake.
+        reason: Option<DeadLetterReason>,
+        /// Why the event was dropped.
+        why: DropReason,
+    },
+    /// Nothing is owed any more, and how it ended is not remembered.
+    Ended,
+}
+
+/// Which event's deliveries are asked for.
+#[derive(Debug, Clone)]
+pub struct StandingsQuery {
+    /// The event.
+    pub position: Position,
+    /// Only of this subscription.
+    pub subscription: Option<String>,
+    /// Where deliveries may stand in the due index: what their newest records say.
+    pub hints: Vec<(SubscriptionId, Timestamp)>,
+}
+
+/// Where the deliveries of one event stand.
+#[derive(Debug, Clone, Default)]
+pub struct EventStandings {
+    /// The topic's name; `None` if it is gone.
+    pub topic_name: Option<String>,
+    /// By subscription.
+    pub deliveries: Vec<DeliveryStanding>,
+    /// Subscriptions that are left out.
+    pub left_out: usize,
+}
+
+/// Where the delivery of one event to one subscription stands, if there is one.
+#[derive(Debug, Clone)]
+pub struct DeliveryStanding {
+    /// Which subscription.
+    pub subscription: SubscriptionId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created: Timestamp,
+    /// The filter in force at the event; `None` if there was none, or if it is forgotten.
+    pub filter: Option<FilterSpec>,
+    /// The limits in force now.
+    pub policy: RetryPolicy,
+    /// Where.
+    pub place: Place,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Not begun: if the event matches, it waits for its first attempt.
+    NotBegun,
+    /// An attempt runs (0 if the delivery is being ended).
+    InFlight {
+        /// From 1.
+        attempt: u16,
+    },
+    /// The next attempt is due.
+    Due {
+        /// When.
+        at: Timestamp,
+        /// Made so far.
+        attempts: u16,
+    },
+    /// A dead letter is to be written.
+    DeadLetterDue {
+        /// When.
+        at: Timestamp,
+        /// Why the delivery was given up.
+        reason: DeadLetterReason,
+        /// Writes that failed so far.
+        failed_writes: u32,
+    },
+    /// Something is owed, at a time that was not found.
+    Owed,
+    /// Nothing is owed: it ended, or never was a delivery.
+    Ended,
+}
+
+impl EngineHandle {
+    /// Explains an id. Reads the history and the log on a thread for that, and asks the engine once.
+    ///
+    /// # Errors
+    /// [`CommandError::NotFound`] for a topic or a subscription that is asked for and neither exists nor is remembered;
+    /// [`CommandError::Unavailable`] while there is no engine.
+    pub async fn explain(&self, query: ExplainQuery) -> Result<Explanation, CommandError> {
+        let topic = query
+            .topic
+            .as_deref()
+            .map(|name| self.topics().get(&name.to_ascii_lowercase()).map(|t| t.id));
+        let is_wanted = {
+            let name = query.topic.clone();
+            move |id: TopicId, then: Option<&str>| match (&name, topic) {
+                (None, _) => true,
+                (Some(_), Some(Some(topic))) => topic == id,
+                // It may be one that is gone.
+                (Some(name), _) => then.is_some_and(|then| then.eq_ignore_ascii_case(name)),
+            }
+        };
+        let reader = Reader {
+            history: self.history.clone(),
+            store: Arc::clone(&self.store),
+            event_id: query.event_id.clone(),
+        };
+        let (known, reader) = on_a_thread(reader, move |reader| reader.look_up(is_wanted)).await?;
+        if known.events.is_empty() {
+            if let (Some(name), Some(None)) = (query.topic, topic) {
+                let what = "topic";
+                return Err(CommandError::NotFound { what, name });
+            }
+            return Ok(known.explained(Vec::new(), None));
+        }
+        let events = known.queries(query.subscription.as_deref());
+        let standings = self
+            .ask(|answer| Command::Standings { events, answer })
+            .await?;
+        // What ended meanwhile is remembered by now, or in a moment.
+        let (explanation, _) = on_a_thread(reader, move |reader| {
+            let known = known.with_attempts(reader.attempts());
+            known.explained(standings, query.subscription.as_deref())
+        })
+        .await?;
+        Ok(explanation)
+    }
+}
+
+/// Reads what is not the engine's.
+struct Reader {
+    history: Option<HistoryHandle>,
+    store: Arc<dyn Store>,
+    event_id: String,
+}
+
+impl Reader {
+    /// Every event with the id, and what was tried.
+    fn look_up(&self, is_wanted: impl Fn(TopicId, Option<&str>) -> bool) -> Known {
+        let mut known = Known::default();
+        let Some(history) = &self.history else {
+            return known;
+        };
+        let mut positions: BTreeMap<Position, Timestamp> = BTreeMap::new();
+        for event in history.accepted(&self.event_id, EVENTS_MAX + 1) {
+            positions.insert(event.position, event.published);
+        }
+        let attempts = self.attempts();
+        for record in &attempts {
+            positions.insert(position_of(record), record.published);
+        }
+        let names: BTreeMap<TopicId, String> = attempts
+            .iter()
+            .map(|record| (record.topic, record.topic_name.clone()))
+            .collect();
+        let name = |topic| names.get(&topic).map(String::as_str);
+        let mut newest: Vec<_> = positions
+            .into_iter()
+            .filter(|(position, _)| is_wanted(position.topic, name(position.topic)))
+            .map(|(position, published)| (published, position))
+            .collect();
+        newest.sort_unstable();
+        known.is_truncated = newest.len() > EVENTS_MAX || attempts.len() >= RECORDS_MAX;
+        newest.drain(..newest.len().saturating_sub(EVENTS_MAX));
+        for (published, position) in newest {
+            let stored = story::read(&self.store, position, &self.event_id);
+            let was_tried = attempts.iter().any(|one| position_of(one) == position);
+            // Another id has the same hash.
+            if !matches!(stored, story::Stored::Another) || was_tried {
+                known.events.push((published, position, stored));
+            }
+        }
+        known.ids_known_since = history.ids_known_since();
+        known.attempts_known_since = history.known_since();
+        known.has_lost_attempts = history.counters().dropped > 0;
+        known.names = names;
+        known.with_attempts(attempts)
+    }
+
+    /// What is remembered of attempts, the oldest first.
+    fn attempts(&self) -> Vec<HistoryRecord> {
+        let history = self.history.as_ref();
+        let mut records =
+            history.map_or_else(Vec::new, |one| one.attempts_of(&self.event_id, RECORDS_MAX));
+        records.reverse();
+        records.sort_by_key(|record| record.ended);
+        records
+    }
+}
+
+fn position_of(record: &HistoryRecord) -> Position {
+    Position {
+        topic: record.topic,
+        seq: record.seq,
+    }
+}
+
+/// Where the newest records say that deliveries stand.
+fn hints(attempts: &[HistoryRecord], position: Position) -> Vec<(SubscriptionId, Timestamp)> {
+    let mut newest = BTreeMap::new();
+    for record in attempts.iter().filter(|one| position_of(one) == position) {
+        newest.insert(record.subscription, record.next);
+    }
+    newest
+        .into_iter()
+        .filter_map(|(subscription, next)| match next {
+            HistoryNext::Due(due) | HistoryNext::DeadLetter(_, due) => Some((subscription, due)),
+            _ => None,
+        })
+        .collect()
+}
+
+async fn on_a_thread<S: Send + 'static, T: Send + 'static>(
+    state: S,
+    work: impl FnOnce(&S) -> T + Send + 'static,
+) -> Result<(T, S), CommandError> {
+    tokio::task::spawn_blocking(move || (work(&state), state))
+        .await
+        .map_err(|_| CommandError::Unavailable)
+}

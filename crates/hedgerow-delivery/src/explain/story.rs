@@ -1,0 +1,274 @@
+//! Puts together what is known of an id.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hedgerow_core::filter::Filter;
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::history::{HistoryNext, HistoryRecord};
+use hedgerow_store::record::{DropReason, unpack_event};
+use hedgerow_store::{Store, StoredEvent};
+
+use super::{
+    DeliveryStanding, DeliveryState, DeliveryStory, EventStandings, EventStory, Explanation, Place,
+    StandingsQuery, StoredSummary, Verdict, hints, position_of,
+};
+
+/// What is known of an id without the engine.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The oldest first.
+    pub(super) events: Vec<(Timestamp, Position, Stored)>,
+    /// The oldest first.
+    pub(super) attempts: Vec<HistoryRecord>,
+    /// Names of topics, from attempts.
+    pub(super) names: BTreeMap<TopicId, String>,
+    pub(super) is_truncated: bool,
+    /// Attempts were not remembered although the history was on: the disk was full, or it could not follow.
+    pub(super) has_lost_attempts: bool,
+    pub(super) ids_known_since: Option<Timestamp>,
+    pub(super) attempts_known_since: Option<Timestamp>,
+}
+
+/// What the log has at a position.
+pub(super) enum Stored {
+    /// The event.
+    Here(StoredEvent),
+    /// Nothing any more.
+    Forgotten,
+    /// An event with another id.
+    Another,
+}
+
+/// Reads the event at a position.
+pub(super) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -> Stored {
+    let found = store
+        .read_recent(position)
+        .or_else(|| store.read(position).ok());
+    let Some(event) = found else {
+        return Stored::Forgotten;
+    };
+    match unpack_event(&event.bytes) {
+        Ok(unpacked) if unpacked.id == event_id => Stored::Here(event),
+        Ok(_) => Stored::Another,
+        Err(_) => Stored::Forgotten,
+    }
+}
+
+impl Known {
+    pub(super) fn with_attempts(self, attempts: Vec<HistoryRecord>) -> Self {
+        Self { attempts, ..self }
+    }
+
+    /// What the engine is asked.
+    pub(super) fn queries(&self, subscription: Option<&str>) -> Vec<StandingsQuery> {
+        self.events
+            .iter()
+            .map(|(_, position, _)| StandingsQuery {
+                position: *position,
+                subscription: subscription.map(str::to_owned),
+                hints: hints(&self.attempts, *position),
+            })
+            .collect()
+    }
+
+    /// The whole, with what the engine said.
+    pub(super) fn explained(
+        self,
+        standings: Vec<EventStandings>,
+        subscription: Option<&str>,
+    ) -> Explanation {
+        let explained = self.events.iter().zip(standings);
+        let events = explained
+            .map(|(event, standings)| self.event(event, standings, subscription))
+            .collect();
+        Explanation {
+            events,
+            is_truncated: self.is_truncated,
+            ids_known_since: self.ids_known_since,
+            attempts_known_since: self.attempts_known_since,
+        }
+    }
+
+    fn event(
+        &self,
+        (published, position, stored): &(Timestamp, Position, Stored),
+        standings: EventStandings,
+        subscription: Option<&str>,
+    ) -> EventStory {
+        let mut attempts: BTreeMap<SubscriptionId, Vec<HistoryRecord>> = BTreeMap::new();
+        let of_event = self
+            .attempts
+            .iter()
+            .filter(|record| position_of(record) == *position);
+        for record in of_event {
+            let of_subscription = attempts.entry(record.subscription).or_default();
+            of_subscription.push(record.clone());
+        }
+        let stored = match stored {
+            Stored::Here(event) => Some(event),
+            Stored::Forgotten | Stored::Another => None,
+        };
+        let mut deliveries: Vec<_> = standings
+            .deliveries
+            .into_iter()
+            .map(|standing| {
+                let attempts = attempts.remove(&standing.subscription).unwrap_or_default();
+                self.delivery(standing, attempts, *published, stored)
+            })
+            .collect();
+        // What is left was sent to subscriptions that are gone, or left out.
+        let is_topic_deleted = standings.topic_name.is_none();
+        let gone = attempts.into_values().filter(|records| {
+            let name = records
+                .first()
+                .map(|record| record.subscription_name.as_str());
+            subscription
+                .is_none_or(|wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
+        });
+        deliveries.extend(gone.filter_map(of_deleted));
+        deliveries.sort_by_key(|delivery| delivery.subscription);
+        let topic_name = standings.topic_name;
+        EventStory {
+            position: *position,
+            published: *published,
+            topic_name: topic_name.or_else(|| self.names.get(&position.topic).cloned()),
+            is_topic_deleted,
+            stored: stored.and_then(summary),
+            deliveries,
+            left_out: standings.left_out,
+        }
+    }
+
+    fn delivery(
+        &self,
+        standing: DeliveryStanding,
+        attempts: Vec<HistoryRecord>,
+        published: Timestamp,
+        stored: Option<&StoredEvent>,
+    ) -> DeliveryStory {
+        let verdict = self.verdict(&standing, &attempts, published, stored);
+        DeliveryStory {
+            subscription: standing.subscription,
+            state: state(standing.place, verdict, &attempts),
+            name: standing.name,
+            is_deleted: false,
+            verdict,
+            attempts,
+            policy: Some(standing.policy),
+        }
+    }
+
+    fn verdict(
+        &self,
+        standing: &DeliveryStanding,
+        attempts: &[HistoryRecord],
+        published: Timestamp,
+        stored: Option<&StoredEvent>,
+    ) -> Verdict {
+        let is_open = !matches!(standing.place, Place::NotBegun | Place::Ended);
+        if is_open || !attempts.is_empty() {
+            return Verdict::Matched;
+        }
+        let Some(filter) = &standing.filter else {
+            return if published <= standing.created {
+                Verdict::SubscribedLater
+            } else {
+                Verdict::Unknown
+            };
+        };
+        let unpacked = stored.and_then(|event| unpack_event(&event.bytes).ok());
+        let Some(event) = unpacked else {
+            // All attempts since then are remembered, and there was none.
+            let knows = !self.has_lost_attempts
+                && self
+                    .attempts_known_since
+                    .is_some_and(|since| since <= published);
+            return if knows && standing.place == Place::Ended {
+                Verdict::NotMatched(None)
+            } else {
+                Verdict::Unknown
+            };
+        };
+        let subject = event.subject.as_deref().unwrap_or_default();
+        match Filter::new(filter).matches(&event.event_type, subject) {
+            Ok(()) => Verdict::Matched,
+            Err(clause) => Verdict::NotMatched(Some(clause)),
+        }
+    }
+}
+
+fn summary(event: &StoredEvent) -> Option<StoredSummary> {
+    let unpacked = unpack_event(&event.bytes).ok()?;
+    Some(StoredSummary {
+        event_type: unpacked.event_type.into_owned(),
+        subject: unpacked.subject.map(std::borrow::Cow::into_owned),
+        bytes: event.bytes.len(),
+    })
+}
+
+fn state(place: Place, verdict: Verdict, attempts: &[HistoryRecord]) -> DeliveryState {
+    match place {
+        Place::NotBegun if verdict == Verdict::Matched => DeliveryState::FirstAttemptPending,
+        Place::NotBegun => DeliveryState::NotOwed,
+        Place::InFlight { attempt } => DeliveryState::InFlight { attempt },
+        Place::Due { at, attempts } => DeliveryState::AttemptDue { at, attempts },
+        Place::DeadLetterDue {
+            at,
+            reason,
+            failed_writes,
+        } => DeliveryState::DeadLetterDue {
+            at,
+            reason,
+            failed_writes,
+        },
+        Place::Owed => DeliveryState::Owed,
+        Place::Ended => match end(attempts) {
+            Some(state) => state,
+            None if verdict == Verdict::Matched => DeliveryState::Ended,
+            None => DeliveryState::NotOwed,
+        },
+    }
+}
+
+/// How a delivery ended, as the newest record tells that does.
+fn end(attempts: &[HistoryRecord]) -> Option<DeliveryState> {
+    attempts.iter().rev().find_map(|record| {
+        let at = record.ended;
+        match record.next {
+            HistoryNext::Delivered => Some(DeliveryState::Delivered { at }),
+            HistoryNext::DeadLettered(reason) => Some(DeliveryState::DeadLettered { at, reason }),
+            HistoryNext::Dropped(reason, why) => Some(DeliveryState::Dropped {
+                at: Some(at),
+                reason: Some(reason),
+                why,
+            }),
+            HistoryNext::Dead(reason) => Some(DeliveryState::Dropped {
+                at: Some(at),
+                reason: Some(reason),
+                why: DropReason::NoDeadLetterDestination,
+            }),
+            HistoryNext::Due(_) | HistoryNext::DeadLetter(..) => None,
+        }
+    })
+}
+
+/// What is known of a subscription that is gone. What was owed to it went with it.
+fn of_deleted(attempts: Vec<HistoryRecord>) -> Option<DeliveryStory> {
+    let newest = attempts.last()?;
+    let dropped = DeliveryState::Dropped {
+        at: None,
+        reason: None,
+        why: DropReason::SubscriptionDeleted,
+    };
+    Some(DeliveryStory {
+        subscription: newest.subscription,
+        name: newest.subscription_name.clone(),
+        is_deleted: true,
+        verdict: Verdict::Matched,
+        state: end(&attempts).unwrap_or(dropped),
+        attempts,
+        policy: None,
+    })
+}

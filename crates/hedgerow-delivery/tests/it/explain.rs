@@ -1,0 +1,309 @@
+//! Why an event did or did not reach a subscription (design D12; ED-084, ED-085, ED-311).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_core::filter::Clause;
+use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::explain::{
+    DeliveryState, DeliveryStory, EventStory, ExplainQuery, Explanation, Verdict,
+};
+use hedgerow_store::disk::faulty::FaultyDisk;
+use hedgerow_store::history::{History, HistoryOptions};
+use hedgerow_store::record::DropReason;
+use serde_json::json;
+
+use crate::world::{Meet, START_MS, World, settings};
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(START_MS).plus(Duration::from_secs(seconds))
+}
+
+/// A world that remembers, by the clock of the tests.
+fn world(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> (World, History) {
+    let options = HistoryOptions {
+        disk_reserve_bytes: 0,
+        ..HistoryOptions::default()
+    };
+    let clock = || Timestamp::from_millis(START_MS);
+    let history = History::start(FaultyDisk::new(1).mount(), options, Arc::new(clock));
+    let world = World::with_history(settings(), Some(history.handle()), script);
+    (world, history)
+}
+
+async fn explain(world: &World, id: &str) -> Explanation {
+    let query = ExplainQuery {
+        event_id: id.to_owned(),
+        ..ExplainQuery::default()
+    };
+    world.handle.explain(query).await.unwrap()
+}
+
+async fn only_event(world: &World, id: &str) -> EventStory {
+    let mut events = explain(world, id).await.events;
+    assert_eq!(events.len(), 1, "{events:?}");
+    events.remove(0)
+}
+
+fn of<'a>(event: &'a EventStory, name: &str) -> &'a DeliveryStory {
+    let mut deliveries = event.deliveries.iter();
+    deliveries
+        .find(|delivery| delivery.name == name)
+        .unwrap_or_else(|| panic!("no subscription {name} in {event:?}"))
+}
+
+fn states(event: &EventStory) -> Vec<(&str, Verdict, DeliveryState)> {
+    let deliveries = event.deliveries.iter();
+    deliveries
+        .map(|one| (one.name.as_str(), one.verdict, one.state))
+        .collect()
+}
+
+/// ED-084: the first clause that fails, in the order of the specification. An event that matched nobody is found too.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_nobody_wants_names_the_clause_of_each_filter() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    for (name, filter) in [
+        (
+            "by-type",
+            json!({"includedEventTypes": ["Other"], "subjectBeginsWith": "no"}),
+        ),
+        (
+            "by-begin",
+            json!({"subjectBeginsWith": "no", "subjectEndsWith": "no"}),
+        ),
+        ("by-end", json!({"subjectEndsWith": "no"})),
+    ] {
+        let filter = json!({ "filter": filter });
+        world.subscribe("orders", name, filter).await.unwrap();
+    }
+    let published = world.publish(topic, &["lonely"]).await;
+    world.settle().await;
+    world.subscribe("orders", "later", json!({})).await.unwrap();
+    let event = only_event(&world, "lonely").await;
+    let not = |clause| Verdict::NotMatched(Some(clause));
+    let none = DeliveryState::NotOwed;
+    assert_eq!(
+        states(&event),
+        [
+            ("by-type", not(Clause::IncludedEventTypes), none),
+            ("by-begin", not(Clause::SubjectBeginsWith), none),
+            ("by-end", not(Clause::SubjectEndsWith), none),
+            ("later", Verdict::SubscribedLater, none),
+        ]
+    );
+    assert_eq!((event.published, event.position.seq), (published, 1));
+    assert_eq!(event.topic_name.as_deref(), Some("orders"));
+    assert!(event.stored.is_some());
+}
+
+/// ED-085: the filter in force at the event's position decides, whenever it is asked; also once the event is long past.
+#[tokio::test(start_paused = true)]
+async fn the_filter_of_the_events_position_explains_it() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let never = json!({ "filter": { "subjectBeginsWith": "no" } });
+    world.subscribe("orders", "the-sub", never).await.unwrap();
+    world.publish(topic, &["before"]).await;
+    world.settle().await;
+    let all = json!({ "filter": { "subjectEndsWith": "no" } });
+    world.subscribe("orders", "the-sub", all).await.unwrap();
+    world.publish(topic, &["after"]).await;
+    // The place of the reader is written down: the first filter decides about nothing any more.
+    world.sleep_until(Duration::from_secs(3)).await;
+    for (id, clause) in [
+        ("before", Clause::SubjectBeginsWith),
+        ("after", Clause::SubjectEndsWith),
+    ] {
+        let event = only_event(&world, id).await;
+        let verdict = Verdict::NotMatched(Some(clause));
+        assert_eq!(of(&event, "the-sub").verdict, verdict, "{id}");
+    }
+    // A checkpoint later the log has forgotten both: that there was no attempt is still known.
+    world.sleep_until(Duration::from_secs(60)).await;
+    let event = only_event(&world, "before").await;
+    assert_eq!(event.stored, None);
+    assert_eq!(of(&event, "the-sub").verdict, Verdict::NotMatched(None));
+}
+
+/// What happens next, at each stage of a delivery's life.
+#[tokio::test(start_paused = true)]
+async fn each_stage_of_a_delivery_is_told() {
+    let meet = |id: &str, attempt: usize| match (id, attempt) {
+        ("slow", _) => Meet::late(200, 20),
+        ("later", 3) | ("good", _) => Meet::status(200),
+        _ => Meet::status(500),
+    };
+    let (world, _history) = world(meet);
+    let topic = world.topic("orders").await;
+    let policy = json!({ "retryPolicy": { "maxDeliveryAttempts": 5 } });
+    world.subscribe("orders", "the-sub", policy).await.unwrap();
+    world
+        .publish(topic, &["good", "slow", "later", "bad"])
+        .await;
+    let state = async |id: &str| {
+        let event = only_event(&world, id).await;
+        let delivery = of(&event, "the-sub");
+        assert_eq!(delivery.verdict, Verdict::Matched);
+        (delivery.state, delivery.attempts.len())
+    };
+    world.settle().await;
+    assert_eq!(
+        state("good").await,
+        (DeliveryState::Delivered { at: at(0) }, 1)
+    );
+    assert_eq!(
+        state("slow").await,
+        (DeliveryState::InFlight { attempt: 1 }, 0)
+    );
+    let due = |seconds, attempts| DeliveryState::AttemptDue {
+        at: at(seconds),
+        attempts,
+    };
+    assert_eq!(state("later").await, (due(10, 1), 1));
+    world.sleep_until(Duration::from_secs(35)).await;
+    assert_eq!(state("later").await, (due(60, 3), 3));
+    assert_eq!(
+        state("slow").await,
+        (DeliveryState::Delivered { at: at(20) }, 1)
+    );
+    // Further off than what is held in memory: found where the newest record says.
+    world.sleep_until(Duration::from_secs(61)).await;
+    assert_eq!(state("bad").await, (due(300, 4), 4));
+    assert_eq!(
+        state("later").await,
+        (DeliveryState::Delivered { at: at(60) }, 4)
+    );
+    world.sleep_until(Duration::from_secs(301)).await;
+    let dropped = DeliveryState::Dropped {
+        at: Some(at(300)),
+        reason: Some(DeadLetterReason::MaxDeliveryAttemptsExceeded),
+        why: DropReason::NoDeadLetterDestination,
+    };
+    assert_eq!(state("bad").await, (dropped, 5));
+}
+
+/// ED-245, ED-247: when it is written, that it was, and why it was not.
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_is_followed_to_its_end() {
+    let (world, _history) = world(|_, _| Meet::status(400));
+    let topic = world.topic("orders").await;
+    let destination = json!({
+        "retryPolicy": { "maxDeliveryAttempts": 1 },
+        "deadLetterDestination": {
+            "endpointType": "LocalDirectory",
+            "properties": { "path": "letters" },
+        },
+    });
+    world
+        .subscribe("orders", "the-sub", destination)
+        .await
+        .unwrap();
+    world.publish(topic, &["bad"]).await;
+    world.settle().await;
+    let state = async || of(&only_event(&world, "bad").await, "the-sub").state;
+    let reason = DeadLetterReason::UndeliverableDueToHttpBadRequest;
+    let due = |seconds, failed_writes| DeliveryState::DeadLetterDue {
+        at: at(seconds),
+        reason,
+        failed_writes,
+    };
+    assert_eq!(state().await, due(300, 0));
+    world.sleep_until(Duration::from_secs(301)).await;
+    assert_eq!(
+        state().await,
+        DeliveryState::DeadLettered {
+            at: at(300),
+            reason
+        }
+    );
+}
+
+/// The same id may be published again, and to another topic: each event is told of.
+#[tokio::test(start_paused = true)]
+async fn every_event_with_the_id_is_explained() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let orders = world.topic("orders").await;
+    let bills = world.topic("bills").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(orders, &["twice"]).await;
+    world.publish(bills, &["other", "twice"]).await;
+    world.publish(orders, &["twice"]).await;
+    world.settle().await;
+    let events = explain(&world, "twice").await.events;
+    let positions: Vec<_> = events
+        .iter()
+        .map(|event| (event.position.topic, event.position.seq))
+        .collect();
+    let mut expect = [(orders, 1), (bills, 2), (orders, 2)];
+    expect.sort_unstable();
+    assert_eq!(positions, expect);
+    for event in &events {
+        let topic = event.position.topic;
+        assert_eq!(event.deliveries.len(), usize::from(topic == orders));
+        assert!(event.deliveries.iter().all(|one| one.attempts.len() == 1));
+    }
+    let query = ExplainQuery {
+        event_id: "twice".to_owned(),
+        topic: Some("Bills".to_owned()),
+        subscription: None,
+    };
+    let of_bills = world.handle.explain(query).await.unwrap().events;
+    assert_eq!(of_bills.len(), 1);
+    let nowhere = ExplainQuery {
+        event_id: "twice".to_owned(),
+        topic: Some("nowhere".to_owned()),
+        subscription: None,
+    };
+    assert!(world.handle.explain(nowhere).await.is_err());
+}
+
+/// A subscription that was deleted since is told of as far as its attempts are remembered; one that took its name is
+/// another one.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_subscription_is_told_of() {
+    let (world, _history) = world(|id, _| Meet::status(if id == "good" { 200 } else { 500 }));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["good", "bad"]).await;
+    world.settle().await;
+    world.unsubscribe("orders", "the-sub").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let delivered = DeliveryState::Delivered { at: at(0) };
+    let dropped = DeliveryState::Dropped {
+        at: None,
+        reason: None,
+        why: DropReason::SubscriptionDeleted,
+    };
+    for (id, state) in [("good", delivered), ("bad", dropped)] {
+        let event = only_event(&world, id).await;
+        let seen: Vec<_> = event
+            .deliveries
+            .iter()
+            .map(|one| (one.is_deleted, one.verdict, one.state))
+            .collect();
+        let later = (false, Verdict::SubscribedLater, DeliveryState::NotOwed);
+        assert_eq!(seen, [(true, Verdict::Matched, state), later], "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_id_says_since_when_it_would_be_known() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    world.topic("orders").await;
+    let explanation = explain(&world, "never").await;
+    assert!(explanation.events.is_empty());
+    assert_eq!(explanation.ids_known_since, Some(at(0)));
+    assert_eq!(explanation.attempts_known_since, Some(at(0)));
+}

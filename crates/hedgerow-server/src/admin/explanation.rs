@@ -1,0 +1,214 @@
+//! Why an event did or did not reach its subscriptions (design D12). Each answer stands as members for programs and as a
+//! sentence for people.
+
+use axum::Json;
+use axum::extract::State;
+use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_delivery::explain::{DeliveryState, DeliveryStory, EventStory, ExplainQuery, Verdict};
+use hedgerow_store::record::DropReason;
+use serde_json::{Value, json};
+
+use super::events;
+use super::extract::{Bearer, Names, PageQuery};
+use crate::error::ApiError;
+use crate::state::SharedApp;
+
+pub async fn get(
+    State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
+    Names(event_id): Names<String>,
+    query: PageQuery,
+) -> Result<Json<Value>, ApiError> {
+    query.judge(&grant)?;
+    let query = ExplainQuery {
+        event_id,
+        topic: query.topic,
+        subscription: query.subscription,
+    };
+    let event_id = query.event_id.clone();
+    let explanation = app.engine()?.explain(query).await?;
+    // Ids are the publishers' own: the same one can be another's (FC-26).
+    let reached = explanation.events.iter().filter(|event| {
+        let name = event.topic_name.as_deref();
+        name.map_or(grant.is_whole(), |name| grant.reaches(name))
+    });
+    let value: Vec<Value> = reached.map(event).collect();
+    let since = |time: Option<hedgerow_core::time::Timestamp>| time.map(|time| time.to_string());
+    Ok(Json(json!({
+        "eventId": event_id,
+        "value": value,
+        "isTruncated": explanation.is_truncated,
+        "knownSince": since(explanation.ids_known_since),
+        "attemptsKnownSince": since(explanation.attempts_known_since),
+    })))
+}
+
+fn event(event: &EventStory) -> Value {
+    let stored = event.stored.as_ref();
+    let deliveries: Vec<Value> = event.deliveries.iter().map(delivery).collect();
+    json!({
+        "topic": event.topic_name,
+        "isTopicDeleted": event.is_topic_deleted,
+        "sequenceNumber": event.position.seq,
+        "publishTime": event.published.to_string(),
+        "isStored": stored.is_some(),
+        "eventType": stored.map(|stored| stored.event_type.as_str()),
+        "subject": stored.and_then(|stored| stored.subject.as_deref()),
+        "storedBytes": stored.map(|stored| stored.bytes),
+        "eventSubscriptions": deliveries,
+        "leftOut": event.left_out,
+    })
+}
+
+fn delivery(delivery: &DeliveryStory) -> Value {
+    let (matched, clause) = match delivery.verdict {
+        Verdict::Matched => (Some(true), None),
+        Verdict::NotMatched(clause) => (Some(false), clause),
+        Verdict::SubscribedLater => (Some(false), None),
+        Verdict::Unknown => (None, None),
+    };
+    let attempts: Vec<Value> = delivery.attempts.iter().map(events::shown).collect();
+    let mut shown = json!({
+        "eventSubscription": delivery.name,
+        "isDeleted": delivery.is_deleted,
+        "matched": matched,
+        "failedClause": clause.map(|clause| clause.to_string()),
+        "explanation": sentence(delivery),
+        "attempts": attempts,
+        "maxDeliveryAttempts": delivery.policy.map(|policy| policy.max_delivery_attempts),
+    });
+    for (member, value) in state(&delivery.state) {
+        shown[member] = value;
+    }
+    shown
+}
+
+/// The state, and what belongs to it.
+fn state(state: &DeliveryState) -> Vec<(&'static str, Value)> {
+    let named = |name: &str| ("state", json!(name));
+    let reason = |reason: DeadLetterReason| ("reason", json!(reason.as_str()));
+    match *state {
+        DeliveryState::NotOwed => vec![named("NotOwed")],
+        DeliveryState::FirstAttemptPending => vec![named("FirstAttemptPending")],
+        DeliveryState::InFlight { attempt } => {
+            vec![named("InFlight"), ("attempt", json!(attempt))]
+        }
+        DeliveryState::AttemptDue { at, attempts } => vec![
+            named("AttemptDue"),
+            ("nextAttemptTime", json!(at.to_string())),
+            ("deliveryAttempts", json!(attempts)),
+        ],
+        DeliveryState::Owed => vec![named("Owed")],
+        DeliveryState::DeadLetterDue {
+            at,
+            reason: why,
+            failed_writes,
+        } => vec![
+            named("DeadLetterDue"),
+            ("deadLetterTime", json!(at.to_string())),
+            reason(why),
+            ("failedWrites", json!(failed_writes)),
+        ],
+        DeliveryState::Delivered { at } => {
+            vec![named("Delivered"), ("endTime", json!(at.to_string()))]
+        }
+        DeliveryState::DeadLettered { at, reason: why } => vec![
+            named("DeadLettered"),
+            ("endTime", json!(at.to_string())),
+            reason(why),
+        ],
+        DeliveryState::Dropped {
+            at,
+            reason: of,
+            why,
+        } => vec![
+            named("Dropped"),
+            ("endTime", json!(at.map(|at| at.to_string()))),
+            ("reason", json!(of.map(DeadLetterReason::as_str))),
+            ("dropReason", json!(why.as_str())),
+        ],
+        DeliveryState::Ended => vec![named("Ended")],
+    }
+}
+
+/// What became of it, or what is next, in words.
+fn sentence(delivery: &DeliveryStory) -> String {
+    match delivery.verdict {
+        Verdict::NotMatched(Some(clause)) => {
+            return format!("not matched: {clause} of its filter says no");
+        }
+        Verdict::NotMatched(None) => {
+            return "not matched: nothing was tried; which clause said no is not known, the log has forgotten the event"
+                .to_owned();
+        }
+        Verdict::SubscribedLater => {
+            return "not matched: the event was published before the subscription was there"
+                .to_owned();
+        }
+        Verdict::Unknown => {
+            return "not known: the log has forgotten the event, or its filter of that time is forgotten".to_owned();
+        }
+        Verdict::Matched => {}
+    }
+    let of_deleted = if delivery.is_deleted {
+        "; the subscription was deleted since"
+    } else {
+        ""
+    };
+    format!("matched: {}{of_deleted}", told(delivery))
+}
+
+fn told(delivery: &DeliveryStory) -> String {
+    let attempts_max = delivery
+        .policy
+        .map_or(0, |policy| policy.max_delivery_attempts);
+    match delivery.state {
+        DeliveryState::NotOwed | DeliveryState::Ended => {
+            "it ended, and how is not remembered".to_owned()
+        }
+        DeliveryState::FirstAttemptPending => "it waits for its first attempt".to_owned(),
+        DeliveryState::InFlight { attempt: 0 } => "it is being given up".to_owned(),
+        DeliveryState::InFlight { attempt } => format!("attempt {attempt} runs"),
+        DeliveryState::AttemptDue { at, attempts } => {
+            let next = attempts.saturating_add(1);
+            format!("attempt {next} of at most {attempts_max} is due at {at}")
+        }
+        DeliveryState::Owed => "another attempt is owed".to_owned(),
+        DeliveryState::DeadLetterDue {
+            at,
+            reason,
+            failed_writes,
+        } => {
+            let reason = reason.as_str();
+            let failed = match failed_writes {
+                0 => String::new(),
+                count => format!(", after {count} writes that failed"),
+            };
+            format!("given up ({reason}); its dead letter is written at {at}{failed}")
+        }
+        DeliveryState::Delivered { at } => format!("delivered at {at}"),
+        DeliveryState::DeadLettered { at, reason } => {
+            format!(
+                "given up ({}); dead letter written at {at}",
+                reason.as_str()
+            )
+        }
+        DeliveryState::Dropped {
+            reason: None, why, ..
+        } => format!("dropped ({})", why.as_str()),
+        DeliveryState::Dropped {
+            at,
+            reason: Some(reason),
+            why,
+        } => {
+            let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+            let no_destination = why == DropReason::NoDeadLetterDestination;
+            let what = if no_destination {
+                "dropped: it has no dead-letter destination".to_owned()
+            } else {
+                format!("dropped ({})", why.as_str())
+            };
+            format!("given up{at} ({}), and {what}", reason.as_str())
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Why an event did or did not reach a subscription, asked for by its id.
+
+use serde_json::{Value, json};
+
+use crate::support::{Receiver, TestServer, event, subscription, webhook};
+
+async fn explain(server: &TestServer, id_and_query: (&str, &str)) -> Value {
+    let (id, query) = id_and_query;
+    let path = format!("/api/v1/events/{id}/explanation{query}");
+    let answer = server.admin("GET", &path, Value::Null).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+/// Asks until the subscription's delivery is in this state: what was done is known in a moment.
+async fn until(server: &TestServer, id: &str, name: &str, state: &str) -> Value {
+    loop {
+        let told = explain(server, (id, "")).await;
+        let subscriptions = told["value"][0]["eventSubscriptions"].as_array().cloned();
+        let found = subscriptions
+            .into_iter()
+            .flatten()
+            .find(|one| one["eventSubscription"] == name && one["state"] == state);
+        if let Some(found) = found {
+            return found;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The whole answer for a newcomer: who got it, who did not and why, and what is next. No secret of the endpoint is told.
+#[tokio::test]
+async fn an_event_is_explained_by_its_id() {
+    let receiver = Receiver::start().await;
+    let server = TestServer::start_with(|config| {
+        config.engine.retry.slots = vec![std::time::Duration::from_secs(3_600)];
+    })
+    .await;
+    let key = server.topic("orders").await;
+    server.subscribe("orders", "billing", &receiver.url()).await;
+    let mut other = webhook(&receiver.url());
+    other["filter"] = json!({ "includedEventTypes": ["Another.Type"] });
+    server
+        .admin("PUT", &subscription("orders", "other"), other)
+        .await;
+    receiver.answer(503);
+    server.publish("orders", &key, event("a/1")).await;
+
+    let billing = until(&server, "a%2F1", "billing", "AttemptDue").await;
+    assert_eq!(billing["matched"], true);
+    assert_eq!(billing["deliveryAttempts"], 1);
+    assert_eq!(billing["attempts"].as_array().unwrap().len(), 1);
+    let attempt = &billing["attempts"][0];
+    assert_eq!(
+        (&attempt["outcome"], &attempt["httpStatus"]),
+        (&json!("Busy"), &json!(503))
+    );
+    assert_eq!(attempt["nextAttemptTime"], billing["nextAttemptTime"]);
+    let sentence = billing["explanation"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("matched: attempt 2 of at most 30 is due at "),
+        "{sentence}"
+    );
+    let told = explain(&server, ("a%2F1", "")).await;
+    assert!(!told.to_string().contains("secret"), "{told}");
+    let found = &told["value"][0];
+    assert_eq!(found["topic"], "orders");
+    assert_eq!(found["isStored"], true);
+    let other = &found["eventSubscriptions"][1];
+    assert_eq!(other["matched"], false);
+    assert_eq!(other["failedClause"], "includedEventTypes");
+    assert_eq!(
+        other["explanation"],
+        "not matched: includedEventTypes of its filter says no"
+    );
+
+    let narrow = "?topic=orders&eventSubscription=other";
+    let narrow = explain(&server, ("a%2F1", narrow)).await;
+    let subscriptions = narrow["value"][0]["eventSubscriptions"].as_array().unwrap();
+    assert_eq!(subscriptions.len(), 1);
+
+    let unknown = explain(&server, ("b", "")).await;
+    assert_eq!(unknown["value"], json!([]));
+    assert!(unknown["knownSince"].is_string());
+    let nowhere = "/api/v1/events/b/explanation?topic=nowhere";
+    assert_eq!(server.admin("GET", nowhere, Value::Null).await.status, 404);
+    let request = http::Request::get("/api/v1/events/b/explanation");
+    assert_eq!(server.send(request, "").await.status, 401);
+    server.stop_and_wait().await;
+}
