@@ -5,18 +5,18 @@
 //! its exchange stays open for a late success (ED-178) until the window ends or the engine ends it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
 use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
 use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::retry::{DeliveryKey, is_late_success};
-use hedgerow_core::time::Now;
+use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_dialect::delivery::{self, DeliveryHeaders, SentEvent};
 use hedgerow_dialect::event_grid;
 use hedgerow_io::chance;
-use hedgerow_io::clock::Clock;
+use hedgerow_io::clock::{Clock, OpenExchange};
 use hedgerow_io::http::{Answer, Client, SendError};
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::record::unpack_event;
@@ -49,6 +49,8 @@ pub(crate) struct Job {
     pub(crate) attempt: u16,
     pub(crate) plan: Arc<Plan>,
     pub(crate) started: Now,
+    /// Begun when it started.
+    pub(crate) exchange: OpenExchange,
 }
 
 /// What became of it.
@@ -81,9 +83,11 @@ pub(crate) struct AttemptEnd {
     /// Which attempt, from 1.
     pub(crate) attempt: u16,
     pub(crate) found: Found,
-    pub(crate) started: Now,
+    pub(crate) started: Timestamp,
     /// F: when the outcome was known.
-    pub(crate) ended: Now,
+    pub(crate) ended: Timestamp,
+    /// From the start to that.
+    pub(crate) duration: Duration,
     pub(crate) event: StoredEvent,
     /// Whoever adds the answer's excerpt to the history's record; `None` if there is none to come.
     pub(crate) record_to: Option<RecordTo>,
@@ -124,26 +128,30 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     let in_time = tokio::select! {
         biased;
         result = &mut send => Some(result),
-        () = sleep_past(job.started.instant, timeout) => None,
+        () = sleep_past(&*context.clock, job.started, timeout) => None,
     };
-    let end = |found, ended, event| AttemptEnd {
+    let ended = context.clock.now();
+    // From here on nothing is measured that fast time could spoil: an exchange that goes on is no longer young.
+    drop(job.exchange);
+    let end = |found, ended, duration, event| AttemptEnd {
         attempt: job.attempt,
         found,
-        started: job.started,
+        started: job.started.timestamp,
         ended,
+        duration,
         event,
         record_to: None,
     };
     let history = context.history.as_ref();
     let query = job.plan.path_and_query.query();
     if let Some(result) = in_time {
-        let ended = context.clock.now();
-        let (found, answer) = judge(result, ended);
+        let duration = context.clock.passed(job.started, ended);
+        let (found, answer) = judge(result, context.clock.wall());
         let (record_to, record) = remember::channel(history, answer.as_ref());
         tell(ReportKind::Ended {
             end: AttemptEnd {
                 record_to,
-                ..end(found, ended, event)
+                ..end(found, ended.timestamp, duration, event)
             },
             stays_open: false,
         })
@@ -153,17 +161,14 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     let window = context.late_success_window;
     let stays_open = timeout < window;
     // F is the timeout, whenever the timer came round (ED-177).
-    let ended = Now {
-        timestamp: job.started.timestamp.plus(timeout),
-        instant: job.started.instant + timeout,
-    };
+    let ended = job.started.timestamp.plus(timeout);
     let timed_out = Found {
         met: Met::Failure(Failure::Timeout),
         is_our_refusal: false,
         detail: Some(format!("no answer in {timeout:?}")),
     };
     tell(ReportKind::Ended {
-        end: end(timed_out, ended, event.clone()),
+        end: end(timed_out, ended, timeout, event.clone()),
         stays_open,
     })
     .await;
@@ -173,18 +178,18 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     let late = tokio::select! {
         biased;
         result = &mut send => Some(result),
-        () = sleep_past(job.started.instant, window) => None,
+        () = sleep_past(&*context.clock, job.started, window) => None,
     };
     let ended = context.clock.now();
-    let elapsed = ended.instant.duration_since(job.started.instant);
-    match late.map(|result| judge(result, ended)) {
+    let elapsed = context.clock.passed(job.started, ended);
+    match late.map(|result| judge(result, context.clock.wall())) {
         Some((found, answer))
             if found.met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
             let (record_to, record) = remember::channel(history, answer.as_ref());
             tell(ReportKind::LateSuccess(AttemptEnd {
                 record_to,
-                ..end(found, ended, event)
+                ..end(found, ended.timestamp, elapsed, event)
             }))
             .await;
             remember::finish(answer, query, history, record).await;
@@ -223,9 +228,15 @@ pub(crate) async fn read(
 }
 
 /// Waits until `span` after `start` has passed by at least one tick: an answer at exactly that time is in time.
-async fn sleep_past(start: Instant, span: Duration) {
-    let at = tokio::time::Instant::from_std(start + span + Duration::from_millis(1));
-    tokio::time::sleep_until(at).await;
+async fn sleep_past(clock: &dyn Clock, start: Now, span: Duration) {
+    loop {
+        let elapsed = clock.passed(start, clock.now());
+        if elapsed > span {
+            return;
+        }
+        let left = span - elapsed + Duration::from_millis(1);
+        tokio::time::sleep(clock.wait(left)).await;
+    }
 }
 
 fn request(
@@ -272,14 +283,14 @@ fn traceparent(event: &Event<'_>) -> Option<String> {
 }
 
 /// What the attempt met, and the answer if there was one.
-fn judge(result: Result<Answer, SendError>, now: Now) -> (Found, Option<Answer>) {
+fn judge(result: Result<Answer, SendError>, wall: Timestamp) -> (Found, Option<Answer>) {
     match result {
         Ok(answer) => {
             let retry_after = answer
                 .headers
                 .get(http::header::RETRY_AFTER)
                 .and_then(|value| value.to_str().ok())
-                .and_then(|text| parse_retry_after(text, now.timestamp));
+                .and_then(|text| parse_retry_after(text, wall));
             let status = answer.status.as_u16();
             let met = Met::Response {
                 status,

@@ -31,11 +31,11 @@ mod upkeep;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_io::clock::Clock;
 use hedgerow_io::dead_letter::DeadLetterStore;
 use hedgerow_io::http::{AddressGuard, Client};
@@ -115,7 +115,7 @@ pub struct Engine {
     epoch: u32,
     process_began: Timestamp,
     /// The time of this turn: what became due in its course waits for the next one.
-    turn_time: Timestamp,
+    turn: Now,
     /// When this engine began: nothing was due before, for it (ED-208).
     began: Timestamp,
     context: Arc<Context>,
@@ -129,7 +129,7 @@ pub struct Engine {
     /// Whether a read for those is under way.
     is_reading_behind: bool,
     /// Until when the disk is left alone after the last of them.
-    behind_rests_until: Option<Timestamp>,
+    behind_rests_until: Option<Instant>,
     /// The topic it was for.
     read_behind_last: TopicId,
     endpoints: Endpoints,
@@ -204,7 +204,8 @@ impl Engine {
         let (events_to, events) = mpsc::channel(QUEUE_LEN);
         let (topics, topics_seen) = watch::channel(Arc::default());
         let (notes, _) = broadcast::channel(NOTES_LEN);
-        let began = parts.clock.now().timestamp;
+        let now = parts.clock.now();
+        let began = now.timestamp;
         let context = Arc::new(Context {
             store: Arc::clone(&parts.store),
             clock: Arc::clone(&parts.clock),
@@ -242,7 +243,7 @@ impl Engine {
             spawner: parts.spawner,
             epoch: parts.epoch,
             process_began: parts.process_began,
-            turn_time: began,
+            turn: now,
             began,
             context,
             runners: HashMap::new(),
@@ -334,7 +335,7 @@ impl Engine {
     }
 
     fn take(&mut self, wake: Wake) -> Result<(), StoreError> {
-        self.turn_time = self.clock.now().timestamp;
+        self.turn = self.clock.now();
         match wake {
             Wake::Command(command) => self.command(command),
             Wake::Report(report) => self.report(report),
@@ -353,7 +354,7 @@ impl Engine {
 
     /// Takes what is ready and acts. Returns whether there is more to take at once.
     fn turn(&mut self) -> Result<bool, StoreError> {
-        self.turn_time = self.clock.now().timestamp;
+        self.turn = self.clock.now();
         for _ in 0..INPUTS_PER_TURN {
             let Ok(report) = self.reports.try_recv() else {
                 break;
@@ -411,24 +412,28 @@ impl Engine {
     }
 
     fn now(&self) -> Timestamp {
-        self.turn_time
+        self.turn.timestamp
+    }
+
+    /// The time of this turn for what the machine needs, and nobody's schedule.
+    fn instant(&self) -> Instant {
+        self.turn.instant
     }
 
     /// How long nothing will be due.
     fn time_to_sleep(&self) -> Duration {
-        let now = self.clock.now().timestamp;
-        let wake = self.wakes.first().map(|(at, _)| *at);
-        let rest = self
-            .endpoints
-            .is_anybody_resting()
-            .then(|| now.plus(REST_LOOK));
-        let next = wake
-            .into_iter()
+        let now = self.clock.now();
+        let wake = self.wakes.first().map(|(at, _)| at.since(now.timestamp));
+        let wake = wake.map(|wait| self.clock.wait(wait.saturating_sub(wait / SLEW_DIVISOR)));
+        let rest = self.endpoints.is_anybody_resting().then_some(REST_LOOK);
+        let rests_until = self
+            .behind_rests_until
+            .filter(|until| *until > now.instant)
+            .into_iter();
+        let chores = rests_until
             .chain(self.upkeep.next())
-            .chain(rest)
-            .chain(self.behind_rests_until.filter(|until| *until > now))
-            .min();
-        let wait = next.map_or(SLEEP_MAX, |at| at.since(now)).min(SLEEP_MAX);
-        wait.saturating_sub(wait / SLEW_DIVISOR)
+            .map(|at| at.saturating_duration_since(now.instant));
+        let next = chores.chain(wake).chain(rest).min();
+        next.map_or(SLEEP_MAX, |wait| wait.min(SLEEP_MAX))
     }
 }

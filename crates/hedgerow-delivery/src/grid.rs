@@ -7,12 +7,13 @@
 //! | serving | the engine | a stop, or a failure of the store |
 //! | stopped | 503 | nothing |
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hedgerow_core::time::Timestamp;
-use hedgerow_io::clock::{Clock, SystemClock};
+use hedgerow_core::time::{Now, Timestamp};
+use hedgerow_io::clock::{Clock, FastClock, OpenExchange, SystemClock};
 use hedgerow_io::dead_letter::LocalDirectory;
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
@@ -50,6 +51,9 @@ pub struct GridOptions {
     pub terminal_records_max: u64,
     /// How deliveries are made.
     pub engine: EngineSettings,
+    /// How many times as fast as the clocks server time passes (design D4); 1 unless somebody wants to watch a day in
+    /// minutes.
+    pub speed: NonZeroU32,
 }
 
 /// What a grid does now.
@@ -81,7 +85,7 @@ pub struct Grid {
     /// Where attempts run.
     spawner: Handle,
     /// One clock for the life of the process; begins at the first opened store's highest time.
-    clock: Arc<OnceLock<SystemClock>>,
+    clock: SharedClock,
     /// When the store was opened first.
     began: OnceLock<Timestamp>,
     /// What was read and written since the process began.
@@ -102,7 +106,7 @@ impl Grid {
             client,
             guard,
             spawner,
-            clock: Arc::new(OnceLock::new()),
+            clock: SharedClock::default(),
             began: OnceLock::new(),
             disk_counts: Arc::default(),
         }
@@ -191,9 +195,8 @@ impl Grid {
 
     /// The time; only once the store was opened.
     fn now(&self) -> Timestamp {
-        self.clock
-            .get()
-            .map_or(Timestamp::ZERO, |clock| clock.now().timestamp)
+        let clock = self.clock.0.get();
+        clock.map_or(Timestamp::ZERO, |clock| clock.now().timestamp)
     }
 
     /// Opens log and view, and folds what the view has not seen.
@@ -205,21 +208,16 @@ impl Grid {
         })?;
         let counts = self.disk_counts();
         let disk: Arc<dyn Disk> = Arc::new(CountingDisk::new(Arc::new(disk), counts));
-        let clock = Arc::clone(&self.clock);
-        let issue: Arc<dyn Fn() -> Timestamp + Send + Sync> = Arc::new(move || {
-            clock
-                .get()
-                .expect("the clock is set before anything is written")
-                .now()
-                .timestamp
-        });
+        let clock = self.clock.clone();
+        let issue: Arc<dyn Fn() -> Timestamp + Send + Sync> =
+            Arc::new(move || clock.now().timestamp);
         let recovered = Log::open(
             Arc::clone(&disk),
             self.options.log.clone(),
             Arc::clone(&issue),
         )?;
         self.clock
-            .get_or_init(|| SystemClock::new(recovered.clock_high_water()));
+            .begin(self.options.speed, recovered.clock_high_water());
         let (store_id, epoch) = (recovered.store_id(), recovered.epoch());
         let table = Arc::new(LsmTable::open(&self.options.data.join("view"))?);
         let view_options = ViewOptions {
@@ -255,7 +253,7 @@ impl Grid {
             view,
             disk,
             dead_letters: Arc::new(LocalDirectory::new(self.options.dead_letters.clone())),
-            clock: Arc::new(SharedClock(Arc::clone(&self.clock))),
+            clock: Arc::new(self.clock.clone()),
             client: Arc::clone(&self.client),
             guard: Arc::clone(&self.guard),
             store_id,
@@ -292,14 +290,48 @@ fn remember_ids(history: &HistoryHandle, group: &Group) {
     }
 }
 
-struct SharedClock(Arc<OnceLock<SystemClock>>);
+/// One clock for the life of the process, which begins when the store is opened first.
+#[derive(Clone, Default)]
+struct SharedClock(Arc<OnceLock<Box<dyn Clock>>>);
+
+impl SharedClock {
+    fn begin(&self, speed: NonZeroU32, high_water: Timestamp) {
+        self.0.get_or_init(|| {
+            if speed == NonZeroU32::MIN {
+                Box::new(SystemClock::new(high_water))
+            } else {
+                Box::new(FastClock::new(speed, high_water))
+            }
+        });
+    }
+
+    fn inner(&self) -> &dyn Clock {
+        let clock = self.0.get();
+        clock
+            .expect("the clock begins before anything is read or written")
+            .as_ref()
+    }
+}
 
 impl Clock for SharedClock {
-    fn now(&self) -> hedgerow_core::time::Now {
-        self.0
-            .get()
-            .expect("the clock is set when the store is opened")
-            .now()
+    fn now(&self) -> Now {
+        self.inner().now()
+    }
+
+    fn passed(&self, since: Now, until: Now) -> Duration {
+        self.inner().passed(since, until)
+    }
+
+    fn wait(&self, span: Duration) -> Duration {
+        self.inner().wait(span)
+    }
+
+    fn open_exchange(&self) -> OpenExchange {
+        self.inner().open_exchange()
+    }
+
+    fn wall(&self) -> Timestamp {
+        self.inner().wall()
     }
 }
 

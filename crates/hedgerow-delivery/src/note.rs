@@ -69,8 +69,8 @@ impl AttemptNote {
             outcome,
             status: end.found.met.status(),
             detail: end.found.detail.clone(),
-            ended: end.ended.timestamp,
-            duration: end.ended.instant.duration_since(end.started.instant),
+            ended: end.ended,
+            duration: end.duration,
             next,
         }
     }

@@ -48,7 +48,7 @@ impl Circumstances {
             kind,
             key,
             published: end.event.published,
-            started: end.started.timestamp,
+            started: end.started,
             by: end.record_to,
         }
     }

@@ -2,8 +2,12 @@
 //!
 //! [`SystemClock`] gives server time ([`ServerTime`]: wall time at start plus time since boot, slewed towards the wall
 //! clock); [`TokioClock`] follows tokio's clock, which tests can pause and advance, and [`SteppedClock`] is server time over
-//! it, with a wall clock that tests can step. Which of the two kinds of time a rule
-//! uses is decided where the rule is. Design D4.
+//! it, with a wall clock that tests can step; [`FastClock`] is a server's time at a multiple of the pace. Which of the two
+//! kinds of time a rule uses is decided where the rule is. Design D4.
+
+mod fast;
+
+pub use self::fast::{FastClock, OpenExchange};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,6 +18,27 @@ use hedgerow_core::time::{Now, ServerTime, Timestamp};
 pub trait Clock: Send + Sync + 'static {
     /// Both kinds of time, read together. Neither ever goes back.
     fn now(&self) -> Now;
+
+    /// What passed between two readings, at the pace that schedules and timeouts have.
+    fn passed(&self, since: Now, until: Now) -> Duration {
+        until.instant.saturating_duration_since(since.instant)
+    }
+
+    /// How long timers have to wait until so much server time has passed. What is left after that is to be waited for
+    /// again: the pace may change meanwhile.
+    fn wait(&self, span: Duration) -> Duration {
+        span
+    }
+
+    /// Notes that an exchange is open, until what is returned is dropped: server time must not run away from it.
+    fn open_exchange(&self) -> OpenExchange {
+        OpenExchange::default()
+    }
+
+    /// The time by which others date things: that of the wall clock where server time runs away from it.
+    fn wall(&self) -> Timestamp {
+        self.now().timestamp
+    }
 }
 
 /// The clock of a real server.

@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +44,9 @@ pub struct ServerOptions {
     pub dev_guard: Option<DevGuard>,
     /// Nothing is attempted before [`ServerHandle::start_deliveries`], so that things can be declared anew first.
     pub starts_held: bool,
+    /// How many times as fast as the clocks the server's time passes (design D4): for `hedgerow dev --speed`. `None`: it
+    /// passes as it does.
+    pub speed: Option<NonZeroU32>,
 }
 
 /// Why a server does not start, or ended by itself.
@@ -155,7 +159,7 @@ impl Server {
             ..config.engine.clone()
         };
         let (engine_ended, disk_counts) =
-            start_engine(&config, engine, &client, guard, state, stop)?;
+            start_engine(&config, engine, options.speed, &client, guard, state, stop)?;
 
         let handle = ServerHandle::new(grid.clone(), public_url.clone());
         let connections_max = descriptors.inbound_max(config.http.connections_max);
@@ -296,12 +300,14 @@ type EngineEnd = oneshot::Receiver<Result<(), StoreError>>;
 fn start_engine(
     config: &Config,
     engine: EngineSettings,
+    speed: Option<NonZeroU32>,
     client: &Arc<Client>,
     guard: Arc<AddressGuard>,
     state: watch::Sender<GridState>,
     stop: watch::Receiver<bool>,
 ) -> Result<(EngineEnd, Arc<DiskCounts>), ServerError> {
     let options = GridOptions {
+        speed: speed.unwrap_or(NonZeroU32::MIN),
         data: config.data.clone(),
         key_file: config.key_file.clone(),
         dead_letters: config.dead_letter_directory(),

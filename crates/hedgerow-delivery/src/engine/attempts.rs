@@ -64,7 +64,7 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         while may_start && self.endpoints.taken() < self.settings.attempts_max {
-            let Some((id, seat)) = self.endpoints.next_turn(self.turn_time, usage.is_full) else {
+            let Some((id, seat)) = self.endpoints.next_turn(self.now(), usage.is_full) else {
                 break;
             };
             let now = self.clock.now();
@@ -160,6 +160,7 @@ impl Engine {
             attempt: progress.attempts,
             plan: Arc::clone(&runner.plan),
             started: now,
+            exchange: self.clock.open_exchange(),
         };
         let attempt = attempt::run(Arc::clone(&self.context), job, self.report_to.clone());
         let abort = self.spawner.spawn(attempt).abort_handle();

@@ -174,7 +174,7 @@ impl Engine {
     pub(super) fn read_behind(&mut self) {
         let is_resting = self
             .behind_rests_until
-            .is_some_and(|until| until > self.now());
+            .is_some_and(|until| until > self.instant());
         if self.phase == Phase::Stopping || self.is_reading_behind || is_resting {
             return;
         }
@@ -219,7 +219,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         self.is_reading_behind = false;
         if let Ok((_, took)) = &result {
-            self.behind_rests_until = Some(self.now().plus(*took * BEHIND_REST));
+            self.behind_rests_until = Some(self.instant() + *took * BEHIND_REST);
         }
         let Some(reader) = self.readers.get_mut(&from.topic) else {
             return Ok(());

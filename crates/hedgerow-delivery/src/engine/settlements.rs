@@ -218,7 +218,7 @@ impl Engine {
                     attempts: progress.attempts,
                     first_attempt: progress.first_attempt,
                     started: progress.last_attempt,
-                    ended: end.ended.timestamp,
+                    ended: end.ended,
                     floor,
                     retry_after,
                     hold_until: None,
@@ -288,7 +288,7 @@ impl Engine {
                     reason,
                     progress: Some(progress),
                 };
-                self.journal_dead(&ending, end.ended.timestamp, &end.event)
+                self.journal_dead(&ending, end.ended, &end.event)
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What the clock asks for: refilling due deliveries from the view, writing down the reader's places, checkpoints, and
 //! the orderly stop.
 
+use std::time::Instant;
+
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Mark, SubscriptionId};
 use hedgerow_core::time::Timestamp;
@@ -27,9 +29,9 @@ const PLACES_PART: u64 = 16;
 /// When what is to be done next.
 pub(super) struct Upkeep {
     /// When the readers' places are written down; `None` while none moved.
-    places_at: Option<Timestamp>,
+    places_at: Option<Instant>,
     /// When the view is written down; `None` while it did not change.
-    checkpoint_at: Option<Timestamp>,
+    checkpoint_at: Option<Instant>,
     /// Up to where the last checkpoint went, or the one under way goes.
     checkpoint: Mark,
     is_checkpointing: bool,
@@ -39,7 +41,7 @@ pub(super) struct Upkeep {
     /// How much the store may hold before publishing is refused.
     watermark_bytes: u64,
     /// When the stop no longer waits for running attempts.
-    drained_at: Option<Timestamp>,
+    drained_at: Option<Instant>,
     is_clean_stop_queued: bool,
 }
 
@@ -64,7 +66,7 @@ impl Upkeep {
         self.places_log_bytes += group.bytes as u64;
     }
 
-    pub(super) fn next(&self) -> Option<Timestamp> {
+    pub(super) fn next(&self) -> Option<Instant> {
         let checkpoint_at = self.checkpoint_at.filter(|_| !self.is_checkpointing);
         let drained_at = self.drained_at.filter(|_| !self.is_clean_stop_queued);
         [self.places_at, checkpoint_at, drained_at]
@@ -153,7 +155,7 @@ impl Engine {
 
     /// Does what is to be done by now.
     pub(super) fn upkeep(&mut self) -> Result<(), StoreError> {
-        let now = self.now();
+        let now = self.instant();
         self.write_down_places(now)?;
         self.checkpoint(now)?;
         if self.phase == Phase::Stopping {
@@ -162,12 +164,12 @@ impl Engine {
         Ok(())
     }
 
-    fn write_down_places(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    fn write_down_places(&mut self, now: Instant) -> Result<(), StoreError> {
         let has_moved = !self.moved.is_empty();
         let is_much = self.upkeep.places_log_bytes > self.upkeep.watermark_bytes / PLACES_PART;
         match self.upkeep.places_at {
             None if has_moved => {
-                self.upkeep.places_at = Some(now.plus(self.settings.read_interval));
+                self.upkeep.places_at = Some(now + self.settings.read_interval);
             }
             Some(at) if at <= now || is_much => {
                 self.upkeep.places_at = None;
@@ -219,12 +221,12 @@ impl Engine {
         Ok(())
     }
 
-    fn checkpoint(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    fn checkpoint(&mut self, now: Instant) -> Result<(), StoreError> {
         if self.upkeep.is_checkpointing {
             return Ok(());
         }
         if self.upkeep.checkpoint_at.is_none() && self.view.mark() != self.upkeep.checkpoint {
-            self.upkeep.checkpoint_at = Some(now.plus(self.settings.checkpoint_interval));
+            self.upkeep.checkpoint_at = Some(now + self.settings.checkpoint_interval);
         }
         let is_time = self.upkeep.checkpoint_at.is_some_and(|at| at <= now);
         let is_much =
@@ -271,8 +273,8 @@ impl Engine {
     /// No attempt starts from now on; running ones get the drain time.
     pub(super) fn begin_to_stop(&mut self) -> Result<(), StoreError> {
         self.phase = Phase::Stopping;
-        let now = self.now();
-        self.upkeep.drained_at = Some(now.plus(self.settings.drain));
+        let now = self.instant();
+        self.upkeep.drained_at = Some(now + self.settings.drain);
         tracing::info!(
             running = self.endpoints.taken(),
             "stopping; no new attempts"
@@ -280,7 +282,7 @@ impl Engine {
         self.go_on_stopping(now)
     }
 
-    fn go_on_stopping(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    fn go_on_stopping(&mut self, now: Instant) -> Result<(), StoreError> {
         if self.upkeep.is_clean_stop_queued {
             return Ok(());
         }

@@ -50,6 +50,7 @@ fn options(data: &Path) -> GridOptions {
         ..EngineSettings::default()
     };
     GridOptions {
+        speed: std::num::NonZeroU32::MIN,
         dead_letters: data.join("dead-letters"),
         data: data.to_owned(),
         key_file: None,

@@ -13,5 +13,6 @@ mod history;
 mod late;
 mod letter_box;
 mod reader;
+mod speed;
 mod timelines;
 mod world;
