@@ -234,7 +234,7 @@ async fn sleep_past(clock: &dyn Clock, start: Now, span: Duration) {
         if elapsed > span {
             return;
         }
-        let left = span - elapsed + Duration::from_millis(1);
+        let left = span.saturating_sub(elapsed) + Duration::from_millis(1);
         tokio::time::sleep(clock.wait(left)).await;
     }
 }

@@ -112,6 +112,13 @@ impl Grid {
         }
     }
 
+    /// Says what the server's time is; 1970 before the store was opened first.
+    #[must_use]
+    pub fn time(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        let clock = self.clock.clone();
+        Arc::new(move || clock.timestamp())
+    }
+
     /// What goes through the store's disk, counted over all openings of the store.
     #[must_use]
     pub fn disk_counts(&self) -> Arc<DiskCounts> {
@@ -195,8 +202,7 @@ impl Grid {
 
     /// The time; only once the store was opened.
     fn now(&self) -> Timestamp {
-        let clock = self.clock.0.get();
-        clock.map_or(Timestamp::ZERO, |clock| clock.now().timestamp)
+        self.clock.timestamp()
     }
 
     /// Opens log and view, and folds what the view has not seen.
@@ -303,6 +309,12 @@ impl SharedClock {
                 Box::new(FastClock::new(speed, high_water))
             }
         });
+    }
+
+    /// The time; 1970 before it began.
+    fn timestamp(&self) -> Timestamp {
+        let clock = self.0.get();
+        clock.map_or(Timestamp::ZERO, |clock| clock.now().timestamp)
     }
 
     fn inner(&self) -> &dyn Clock {

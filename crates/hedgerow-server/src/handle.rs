@@ -1,9 +1,12 @@
 //! What the process that runs a server asks of it without HTTP: `hedgerow dev` declares its topic and subscription and
 //! shows each attempt.
 
+use std::sync::Arc;
+
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Answer, Command, CommandError, EngineHandle};
 use hedgerow_delivery::grid::GridState;
 use hedgerow_delivery::note::AttemptNote;
@@ -18,7 +21,11 @@ use crate::public_url::PublicUrl;
 pub struct ServerHandle {
     grid: watch::Receiver<GridState>,
     public_url: PublicUrl,
+    time: ServerTime,
 }
+
+/// Says what a server's time is.
+pub type ServerTime = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Why a server did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +64,22 @@ pub struct SubscriptionEntry {
 }
 
 impl ServerHandle {
-    pub(crate) const fn new(grid: watch::Receiver<GridState>, public_url: PublicUrl) -> Self {
-        Self { grid, public_url }
+    pub(crate) const fn new(
+        grid: watch::Receiver<GridState>,
+        public_url: PublicUrl,
+        time: ServerTime,
+    ) -> Self {
+        Self {
+            grid,
+            public_url,
+            time,
+        }
+    }
+
+    /// Says what the server's time is, which schedules follow; 1970 before the store was opened.
+    #[must_use]
+    pub fn time(&self) -> ServerTime {
+        Arc::clone(&self.time)
     }
 
     /// Waits until the store is open and events are taken.

@@ -42,7 +42,9 @@ mod tokens;
 
 pub use crate::config::{Config, ConfigError, LogFormat};
 pub use crate::guard::DevGuard;
-pub use crate::handle::{AttemptFeed, HandleError, ServerHandle, SubscriptionEntry, TopicEntry};
+pub use crate::handle::{
+    AttemptFeed, HandleError, ServerHandle, ServerTime, SubscriptionEntry, TopicEntry,
+};
 pub use crate::public_url::PublicUrl;
 pub use crate::server::{Server, ServerError, ServerOptions};
 pub use hedgerow_delivery::note::{AttemptNote, NoteNext};

@@ -28,7 +28,7 @@ use tokio::sync::{oneshot, watch};
 use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::guard::DevGuard;
-use crate::handle::ServerHandle;
+use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::public_url::PublicUrl;
 use crate::state::App;
@@ -158,10 +158,9 @@ impl Server {
             late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
         };
-        let (engine_ended, disk_counts) =
-            start_engine(&config, engine, options.speed, &client, guard, state, stop)?;
+        let started = start_engine(&config, engine, options.speed, &client, guard, state, stop)?;
 
-        let handle = ServerHandle::new(grid.clone(), public_url.clone());
+        let handle = ServerHandle::new(grid.clone(), public_url.clone(), started.time);
         let connections_max = descriptors.inbound_max(config.http.connections_max);
         let listener = ListenerOptions {
             connections_max,
@@ -174,7 +173,7 @@ impl Server {
             public_url,
             tokens,
             grid,
-            disk_counts,
+            started.disk_counts,
         ));
         let listener = Listener::new(socket, listener);
         tracing::info!(address = %local_address, data = %config.data.display(), "listening");
@@ -183,7 +182,7 @@ impl Server {
             listener,
             local_address,
             stop_engine,
-            engine_ended,
+            engine_ended: started.ended,
             client,
             handle,
         })
@@ -296,7 +295,15 @@ fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<Addr
 /// How the engine ended.
 type EngineEnd = oneshot::Receiver<Result<(), StoreError>>;
 
-/// Runs the grid on a thread of its own; what it ended with comes through the channel. What its disk does is counted.
+/// An engine that runs.
+struct StartedEngine {
+    ended: EngineEnd,
+    /// What its disk does is counted.
+    disk_counts: Arc<DiskCounts>,
+    time: ServerTime,
+}
+
+/// Runs the grid on a thread of its own; what it ended with comes through the channel.
 fn start_engine(
     config: &Config,
     engine: EngineSettings,
@@ -305,7 +312,7 @@ fn start_engine(
     guard: Arc<AddressGuard>,
     state: watch::Sender<GridState>,
     stop: watch::Receiver<bool>,
-) -> Result<(EngineEnd, Arc<DiskCounts>), ServerError> {
+) -> Result<StartedEngine, ServerError> {
     let options = GridOptions {
         speed: speed.unwrap_or(NonZeroU32::MIN),
         data: config.data.clone(),
@@ -317,7 +324,7 @@ fn start_engine(
         engine,
     };
     let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
-    let disk_counts = grid.disk_counts();
+    let (disk_counts, time) = (grid.disk_counts(), grid.time());
     let (end, ended) = oneshot::channel();
     std::thread::Builder::new()
         .name("hedgerow-engine".to_owned())
@@ -327,7 +334,11 @@ fn start_engine(
             let _ = end.send(result);
         })
         .map_err(ServerError::Thread)?;
-    Ok((ended, disk_counts))
+    Ok(StartedEngine {
+        ended,
+        disk_counts,
+        time,
+    })
 }
 
 /// Never ends.

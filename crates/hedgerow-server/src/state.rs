@@ -77,7 +77,7 @@ impl App {
             grid,
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),
-            // For what stands in messages; events get their time from the store.
+            // Not the server's own time, which may be fast (design D4): events get that from the store.
             clock: SystemClock::new(Timestamp::ZERO),
         }
     }
@@ -107,7 +107,7 @@ impl App {
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
-    /// The server's time, for what people read.
+    /// The system clock's time: for credentials, and for what stands in messages.
     pub fn time(&self) -> Timestamp {
         self.clock.now().timestamp
     }

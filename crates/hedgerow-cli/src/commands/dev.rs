@@ -1,55 +1,56 @@
-//! `hedgerow dev`: everything on this machine. A server, a topic `demo`, a receiver whose answer can be switched, a
-//! subscription between the two, and one line for each attempt.
-//!
-//! A second start on the same data directory points the subscription at the new receiver, before anything is attempted; its
-//! id, its other settings and what is owed to it stay.
+//! `hedgerow dev`: everything on this machine. A server, topics and subscriptions to try ([`demo`]), a receiver whose
+//! answer can be switched ([`receiver`]), and one line for each attempt ([`attempt_line`]).
 
 mod attempt_line;
+mod demo;
+mod greeting;
 mod keys;
 mod receiver;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::spec::SubscriptionSpec;
-use hedgerow_core::time::Timestamp;
-use hedgerow_io::clock::{Clock, SystemClock};
-use hedgerow_server::{
-    AttemptFeed, Config, DevGuard, HandleError, Server, ServerHandle, ServerOptions, TopicEntry,
-};
-use http::Method;
-use serde_json::{Value, json};
+use hedgerow_server::{AttemptFeed, Config, DevGuard, Server, ServerHandle, ServerOptions};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
+use self::attempt_line::AttemptLines;
+use self::demo::{Declared, Failed};
+use self::greeting::Greeting;
 use self::keys::Key;
 use self::receiver::Receiver;
 use super::serve::{self, failed};
-use crate::client::Client;
 use crate::failure::Failure;
 use crate::logging::{self, LogFormat};
 use crate::output::line;
 use crate::ready_file::{Ready, ReadyFile};
 use crate::signals::Stop;
 
-/// The name of the topic and of its subscription.
-const DEMO: &str = "demo";
 /// How long running attempts get at the end: nobody wants to wait for a receiver that was told to hang.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
-const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// A day in a second: beyond that one tick of a timer is longer than the waits that are watched.
+const SPEED_MAX: u32 = 86_400;
 
-/// Runs everything on this machine, with a demo topic and a receiver.
+/// Runs everything on this machine, with topics to try and a receiver.
 #[derive(Debug, Args)]
 pub struct DevCommand {
-    /// Where the server listens; port 0 takes any free port.
-    #[arg(long, value_name = "ADDRESS", default_value_t = LISTEN)]
-    listen: SocketAddr,
-    /// The data directory; without it a temporary one, which is removed at the end.
+    /// Where the server listens; port 0 takes any free port. Otherwise as configured: 127.0.0.1:8080.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The data directory; otherwise as configured, or a temporary one, which is removed at the end.
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<PathBuf>,
+    /// Settings, in the form that `serve` reads: `hedgerow config show` prints every one.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How many times as fast as the clocks time passes for retries, windows and times to live. While an attempt is younger
+    /// than 250 ms it passes as it does.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(SPEED_MAX)))]
+    speed: u32,
     /// Written, for its owner only, once events are taken: JSON with endpoint, topicKey, adminToken, receiver and pid.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -65,19 +66,26 @@ impl DevCommand {
             .as_deref()
             .map(ReadyFile::prepare)
             .transpose()?;
-        let data = DataDirectory::open(self.data)?;
-        let config = Config {
-            listen: self.listen,
-            data: data.path().to_owned(),
-            ..config_of_dev()?
+        let mut config = config_of_dev(self.config.as_deref())?;
+        if let Some(listen) = self.listen {
+            config.listen = listen;
+        }
+        let configured = Some(&config.data).filter(|data| **data != Config::default().data);
+        let data = DataDirectory::open(self.data.or_else(|| configured.cloned()))?;
+        data.path().clone_into(&mut config.data);
+        let dev = Dev {
+            data,
+            speed: NonZeroU32::new(self.speed).unwrap_or(NonZeroU32::MIN),
+            ready_file,
+            stop,
         };
-        super::run_to_end(dev(config, &data, ready_file, stop))
+        super::run_to_end(dev.run(config))
     }
 }
 
-/// The settings that `dev` has of its own; the environment can change the others.
-fn config_of_dev() -> Result<Config, Failure> {
-    let mut config = serve::load(None)?;
+/// The settings that `dev` has of its own; the file and the environment can change the others.
+fn config_of_dev(file: Option<&Path>) -> Result<Config, Failure> {
+    let mut config = serve::load(file)?;
     for network in ["127.0.0.0/8", "::1/128"] {
         config
             .allow_networks
@@ -120,219 +128,142 @@ impl DataDirectory {
     }
 }
 
-async fn dev(
-    config: Config,
-    data: &DataDirectory,
+/// What a run is given besides its settings.
+struct Dev {
+    data: DataDirectory,
+    speed: NonZeroU32,
     ready_file: Option<ReadyFile>,
     stop: Stop,
-) -> Result<(), Failure> {
-    let receiver = Receiver::start()
-        .await
-        .map_err(|error| Failure::because("the receiver cannot listen on 127.0.0.1", &error))?;
-    let options = ServerOptions {
-        dev_guard: Some(DevGuard::default()),
-        // What is owed from the last time goes to the new receiver, not to whoever listens at the old one's address.
-        starts_held: true,
-    };
-    let server = Server::bind(config, options).await.map_err(|error| {
-        failed(
-            &error,
-            "choose another with --listen, such as --listen 127.0.0.1:0",
-        )
-    })?;
-    let demo = Demo {
-        local_url: format!("http://{}", server.local_addr()),
-        public_url: server.public_url().to_owned(),
-        admin_token: server.admin_token().to_owned(),
-        handle: server.handle(),
-        receiver,
-    };
-    let watch = async {
-        let watched = demo.watch(data, ready_file, &stop).await;
-        // Whatever happened, the server does not go on without its terminal.
-        stop.ask();
+}
+
+impl Dev {
+    async fn run(self, config: Config) -> Result<(), Failure> {
+        let options = ServerOptions {
+            dev_guard: Some(DevGuard::default()),
+            // What is owed from the last time goes to the new receiver, not to whoever listens at the old one's address.
+            starts_held: true,
+            speed: Some(self.speed),
+        };
+        let dead_letters = config.dead_letter_directory();
+        let server = Server::bind(config, options).await.map_err(|error| {
+            failed(
+                &error,
+                "choose another with --listen, such as --listen 127.0.0.1:0",
+            )
+        })?;
+        let receiver = Receiver::start(server.handle().time())
+            .await
+            .map_err(|error| Failure::because("the receiver cannot listen on 127.0.0.1", &error))?;
+        let running = Running {
+            local_url: format!("http://{}", server.local_addr()),
+            public_url: server.public_url().to_owned(),
+            admin_token: server.admin_token().to_owned(),
+            handle: server.handle(),
+            dead_letters,
+            receiver,
+        };
+        let watch = async {
+            let watched = self.watch(&running).await;
+            // Whatever happened, the server does not go on without its terminal.
+            self.stop.ask();
+            watched
+        };
+        let (ran, watched) = tokio::join!(server.run(self.stop.asked()), watch);
+        ran.map_err(|error| failed(&error, ""))?;
         watched
-    };
-    let (ran, watched) = tokio::join!(server.run(stop.asked()), watch);
-    ran.map_err(|error| failed(&error, ""))?;
-    watched
-}
+    }
 
-/// The server and the receiver, while they run.
-struct Demo {
-    local_url: String,
-    public_url: String,
-    admin_token: String,
-    handle: ServerHandle,
-    receiver: Receiver,
-}
-
-impl Demo {
-    /// Declares topic and subscription, tells how to use them, and shows attempts until the server has stopped.
-    async fn watch(
-        &self,
-        data: &DataDirectory,
-        ready_file: Option<ReadyFile>,
-        stop: &Stop,
-    ) -> Result<(), Failure> {
+    /// Declares what there is to try, tells how, and shows attempts until the server has stopped.
+    async fn watch(&self, running: &Running) -> Result<(), Failure> {
         // A server that ended instead says itself why.
-        if self.handle.ready().await.is_err() {
+        if running.handle.ready().await.is_err() {
             return Ok(());
         }
-        let attempts = self.handle.attempts();
-        let topic = match self.declare().await {
+        let attempts = running.handle.attempts();
+        let declared = match demo::declare(running).await {
             Err(Failed::Stopped) => return Ok(()),
             Err(Failed::Because(failure)) => return Err(failure),
-            Ok(topic) => topic,
+            Ok(declared) => declared,
         };
-        if self.handle.start_deliveries().await.is_err() {
+        if running.handle.start_deliveries().await.is_err() {
             return Ok(());
         }
-        self.greet(data, &topic);
-        if let Some(file) = ready_file {
-            file.write(&self.ready(&topic))?;
+        self.greet(running, &declared);
+        if let Some(file) = &self.ready_file {
+            file.write(&Ready {
+                endpoint: running.public_url.clone(),
+                topic_key: Some(declared.topic.keys.key1.clone()),
+                admin_token: running.admin_token.clone(),
+                receiver: Some(running.receiver.url()),
+                pid: std::process::id(),
+            })?;
         }
-        self.show_attempts(attempts, keys::listen(), stop).await;
+        self.show(running, attempts, keys::listen()).await;
         Ok(())
     }
 
-    async fn declare(&self) -> Result<TopicEntry, Failed> {
-        let name: TopicName = DEMO.parse().expect("a valid name");
-        let topic = self.handle.ensure_topic(&name).await?;
-        let spec = self.subscription_spec().await?;
-        let name: SubscriptionName = DEMO.parse().expect("a valid name");
-        let subscription = self.handle.ensure_subscription(DEMO, &name, &spec).await?;
-        if subscription.pending > 0 {
-            let s = if subscription.pending == 1 { "" } else { "s" };
-            line(&format!(
-                "{} event{s} owed from the last start",
-                subscription.pending
-            ));
-        }
-        Ok(topic)
-    }
-
-    /// The subscription as it was declared before, if it was, but for its endpoint.
-    async fn subscription_spec(&self) -> Result<SubscriptionSpec, Failed> {
-        let server = self
-            .local_url
-            .parse()
-            .expect("an address makes a valid URL");
-        let client = Client::new(server, Some(self.admin_token.clone()));
-        let path = format!("/topics/{DEMO}/eventSubscriptions/{DEMO}");
-        let mut json = json!({});
-        if let Some(present) = client.admin_if_found(Method::GET, &path).await? {
-            for name in super::event_subscription::DECLARED {
-                json[name] = present.get(name).cloned().unwrap_or(Value::Null);
-            }
-        }
-        let properties = json!({ "endpointUrl": format!("{}/", self.receiver.url()) });
-        json["destination"] = json!({ "endpointType": "WebHook", "properties": properties });
-        let checked = SubscriptionSpec::check(&json)
-            .map_err(|error| Failure::because("cannot declare the subscription demo", &error))?;
-        Ok(checked.spec)
-    }
-
-    fn ready(&self, topic: &TopicEntry) -> Ready {
-        Ready {
-            endpoint: self.public_url.clone(),
-            topic_key: Some(topic.keys.key1.clone()),
-            admin_token: self.admin_token.clone(),
-            receiver: Some(self.receiver.url()),
-            pid: std::process::id(),
-        }
-    }
-
-    fn greet(&self, data: &DataDirectory, topic: &TopicEntry) {
-        let receiver = self.receiver.url();
-        let directory = data.path().display();
-        let now = SystemClock::new(Timestamp::ZERO).now().timestamp;
-        let event = format!(
-            r#"[{{"id":"1","eventType":"Order.Placed","subject":"orders/1","eventTime":"{now}","data":{{"total":30}},"dataVersion":"1"}}]"#
-        );
-        let lines = [
-            format!(
-                "hedgerow dev  {}  data in {directory}, which {}",
-                self.public_url,
-                data.end()
-            ),
-            String::new(),
-            "publish an event:".to_owned(),
-            format!(
-                "  curl -i {} -H 'aeg-sas-key: {}' -d '{event}'",
-                topic.endpoint, topic.keys.key1
-            ),
-            format!(
-                "switch what the receiver answers (now {}):",
-                self.receiver.answer()
-            ),
-            format!("  curl -X PUT {receiver}/answer -d '{{\"status\":503}}'"),
-            "ask the server:".to_owned(),
-            format!(
-                "  hedgerow event-subscription show --name {DEMO} --source-resource-id {DEMO} \
-                 --server {} --token-file {directory}/admin-token",
-                self.local_url
-            ),
-            String::new(),
-        ];
-        for text in &lines {
-            line(text);
+    fn greet(&self, running: &Running, declared: &Declared) {
+        let greeting = Greeting {
+            server: &running.local_url,
+            public_url: &running.public_url,
+            data: self.data.path(),
+            end_of_data: self.data.end(),
+            dead_letters: &running.dead_letters,
+            speed: self.speed,
+            receiver: &running.receiver,
+            declared,
+        };
+        for text in greeting.lines() {
+            line(&text);
         }
         if keys::is_terminal() {
             line(&format!("type, and press Enter: {}\n", keys::HELP));
         }
     }
 
-    async fn show_attempts(
+    async fn show(
         &self,
+        running: &Running,
         mut attempts: AttemptFeed,
         mut typed: mpsc::Receiver<Key>,
-        stop: &Stop,
     ) {
+        let has_colour = std::io::stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let mut lines = AttemptLines::new(has_colour);
         loop {
             tokio::select! {
                 note = attempts.next() => match note {
-                    Some(note) => line(&attempt_line::text(&note)),
+                    Some(note) => line(&lines.text(&note)),
                     None => return,
                 },
-                Some(key) = typed.recv() => self.obey(key, stop),
+                Some(key) = typed.recv() => self.obey(key, &running.receiver),
             }
         }
     }
 
-    fn obey(&self, key: Key, stop: &Stop) {
+    fn obey(&self, key: Key, receiver: &Receiver) {
         match key {
             Key::Answer(answer) => {
-                self.receiver.switch(answer);
+                receiver.switch(answer);
                 line(&format!("the receiver answers {answer}"));
             }
             Key::Help => line(keys::HELP),
+            Key::Pasted => line(keys::PASTED),
             Key::Quit => {
                 line("stopping");
-                stop.ask();
+                self.stop.ask();
             }
         }
     }
 }
 
-/// Why the demo was not declared.
-enum Failed {
-    /// The server ended; it says itself why.
-    Stopped,
-    Because(Failure),
-}
-
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
-        Self::Because(failure)
-    }
-}
-
-impl From<HandleError> for Failed {
-    fn from(error: HandleError) -> Self {
-        match error {
-            HandleError::Stopped => Self::Stopped,
-            other => Self::Because(Failure::because("cannot declare the demo", &other)),
-        }
-    }
+/// The server and the receiver, while they run.
+struct Running {
+    local_url: String,
+    public_url: String,
+    admin_token: String,
+    handle: ServerHandle,
+    /// Below it lie the directories of dead letters.
+    dead_letters: PathBuf,
+    receiver: Receiver,
 }

@@ -113,13 +113,16 @@ fn an_event_is_delivered_retried_at_its_slot_and_kept_through_sigkill() {
         (&first["deliveryCount"], &first["status"]),
         (&json!(0), &json!(200))
     );
-    let line = server.line("attempt 1", |line| line.contains("attempt 1: 200 "));
-    assert!(line.ends_with("; delivered"), "{line}");
+    let line = server.line("attempt 1", |line| line.contains("  attempt 1 "));
+    assert!(
+        line.contains("  200 ") && line.ends_with("  delivered"),
+        "{line}"
+    );
 
     switch(&server, 503);
     publish(&server, "late");
-    let line = server.line("a retry", |line| line.contains("event late"));
-    assert!(line.contains("attempt 1: 503 Busy in "), "{line}");
+    let line = server.line("a retry", |line| line.contains("  late "));
+    assert!(line.contains("  attempt 1   503 Busy "), "{line}");
     // The slot at 10 s lies before the floor of 503; jitter adds up to a tenth (section 4.3, ED-195, ED-198).
     assert!(
         (20..=33).contains(&number_after(&line, "retry in ")),
@@ -168,10 +171,8 @@ fn the_attempt_after_sigkill_has_the_right_count() {
     switch(&server, 503);
     publish(&server, "1");
     let due_after = |attempt: u16, before: &Value| {
-        let met = format!("attempt {attempt}: 503 ");
-        server.line(&met, |line| {
-            line.contains("event 1 ") && line.contains(&met)
-        });
+        let met = format!("  attempt {attempt:<4}503 Busy ");
+        server.line(&met, |line| line.contains("  1  ") && line.contains(&met));
         // What is printed may not be on disk yet, and then a crash may lose it (design D5).
         until("the retry in the books", || {
             let due = subscription(&server)["status"]["nextDue"].clone();
@@ -193,9 +194,9 @@ fn the_attempt_after_sigkill_has_the_right_count() {
         (attempts..=attempts + 1).contains(&count),
         "{count} after {attempts}"
     );
-    let line = server.line("the delivery", |line| line.contains("event 1 "));
+    let line = server.line("the delivery", |line| line.contains("  attempt "));
     assert!(
-        line.contains(&format!("attempt {}: 200 ", count + 1)),
+        line.contains(&format!("  attempt {:<4}200 ", count + 1)),
         "{line}"
     );
     until("the end of it", || {
@@ -276,9 +277,9 @@ fn the_answer_can_be_switched_and_is_checked() {
     let body = r#"{"status":429,"retryAfter":700}"#;
     assert_eq!(request("PUT", &url, &[], body).unwrap().0, 200);
     publish(&server, "1");
-    let line = server.line("a retry", |line| line.contains("event 1 "));
+    let line = server.line("a retry", |line| line.contains("  attempt "));
     assert!(
-        line.contains("attempt 1: 429 Busy in ") && line.contains("; retry in "),
+        line.contains("  attempt 1   429 Busy ") && line.contains("  retry in "),
         "{line}"
     );
     // The first slot that is not before that is the one at 30 min (ED-195).

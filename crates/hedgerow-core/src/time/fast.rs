@@ -44,7 +44,7 @@ impl FastTime {
     pub fn read(&mut self, clock: Duration) -> Timestamp {
         let passed = clock.saturating_sub(self.read_at);
         let slow = passed.min(self.slow_left());
-        let fast = (passed - slow).saturating_mul(self.speed);
+        let fast = passed.saturating_sub(slow).saturating_mul(self.speed);
         self.time = self.time.saturating_add(slow).saturating_add(fast);
         self.read_at = self.read_at.max(clock);
         while let Some(oldest) = self.young.first_entry() {
@@ -76,7 +76,7 @@ impl FastTime {
     #[must_use]
     pub fn wait(&self, span: Duration) -> Duration {
         let slow = span.min(self.slow_left());
-        let fast = (span - slow) / self.speed;
+        let fast = span.saturating_sub(slow) / self.speed;
         // A wait that is a part of a nanosecond too short would have to be waited for again.
         slow + fast + Duration::from_nanos(u64::from(!fast.is_zero()))
     }

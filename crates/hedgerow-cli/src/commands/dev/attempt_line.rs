@@ -1,57 +1,110 @@
-//! One attempt as a line for the terminal: when, which event, what it met, how long it took, what is next.
+//! One attempt as a line for the terminal, in columns: when, which subscription, which event, which attempt, what it met,
+//! how long it took, what is next.
 
 use std::time::Duration;
 
 use hedgerow_server::{AttemptNote, NoteNext};
 
-use super::DEMO;
 use crate::output::printable;
 
 /// Signs of an event's id that are shown.
 const ID_LEN_MAX: usize = 64;
-
 /// Signs of what went wrong that are shown.
 const DETAIL_LEN_MAX: usize = 160;
+/// Columns grow with what stands in them, up to here.
+const WIDTH_MAX: usize = 40;
 
-/// The line.
-pub fn text(note: &AttemptNote) -> String {
-    // Timestamps are written as `2030-01-02T03:04:05.0060000Z`.
-    let time = note.ended.to_string();
-    let time = time.get(11..23).unwrap_or(&time);
-    let id: String = printable(&note.event_id).chars().take(ID_LEN_MAX).collect();
-    let of = if note.topic == DEMO && note.subscription == DEMO {
-        String::new()
-    } else {
-        format!(" {} -> {}", note.topic, note.subscription)
-    };
-    let met = match (note.attempt, note.outcome, note.status) {
-        (0, _, _) => "no attempt".to_owned(),
-        (attempt, outcome, status) => {
-            let outcome = outcome.map(|outcome| outcome.to_string());
-            let status = (status != 0).then(|| status.to_string());
-            let met: Vec<String> = status.into_iter().chain(outcome).collect();
-            let detail = note.detail.as_deref().map(|detail| {
-                let detail: String = printable(detail).chars().take(DETAIL_LEN_MAX).collect();
-                format!(" ({detail})")
-            });
-            let detail = detail.unwrap_or_default();
-            format!(
-                "attempt {attempt}: {}{detail} in {}",
-                met.join(" "),
-                span(note.duration)
-            )
+/// Writes the lines. Columns are as wide as the widest so far, so that lines that follow each other are aligned.
+#[derive(Debug)]
+pub struct AttemptLines {
+    has_colour: bool,
+    widths: [usize; 3],
+}
+
+/// The colours of the ways on.
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const RESET: &str = "\x1b[0m";
+
+impl AttemptLines {
+    /// Lines with colours, or without: a file, or another program, gets none.
+    pub const fn new(has_colour: bool) -> Self {
+        Self {
+            has_colour,
+            // `demo-fails`, an id of a few signs, `503 Busy`.
+            widths: [10, 8, 12],
+        }
+    }
+
+    /// The line of an attempt.
+    pub fn text(&mut self, note: &AttemptNote) -> String {
+        // Timestamps are written as `2030-01-02T03:04:05.0060000Z`.
+        let time = note.ended.to_string();
+        let time = time.get(11..23).unwrap_or(&time);
+        let id = cut(&note.event_id, ID_LEN_MAX);
+        let of = if note.topic == note.subscription {
+            note.subscription.clone()
+        } else {
+            format!("{}/{}", note.topic, note.subscription)
+        };
+        let (attempt, met, took) = if note.attempt == 0 {
+            ("no attempt".to_owned(), String::new(), String::new())
+        } else {
+            let attempt = format!("attempt {}", note.attempt);
+            (attempt, met(note), span(note.duration))
+        };
+        let (colour, next) = next(note);
+        let [of, id, met] = self.columns([of, id, met]);
+        let (colour, reset) = if self.has_colour {
+            (colour, RESET)
+        } else {
+            ("", "")
+        };
+        format!("{time}Z  {of}  {id}  {attempt:<10}  {met}  {took:>7}  {colour}{next}{reset}")
+    }
+
+    fn columns(&mut self, cells: [String; 3]) -> [String; 3] {
+        let mut index = 0;
+        cells.map(|cell| {
+            let width = &mut self.widths[index];
+            index += 1;
+            *width = cell.chars().count().clamp(*width, WIDTH_MAX.max(*width));
+            format!("{cell:<width$}", width = *width)
+        })
+    }
+}
+
+fn met(note: &AttemptNote) -> String {
+    let status = (note.status != 0).then(|| note.status.to_string());
+    let outcome = note.outcome.map(|outcome| outcome.to_string());
+    let met: Vec<String> = status.into_iter().chain(outcome).collect();
+    met.join(" ")
+}
+
+/// What is next, and its colour.
+fn next(note: &AttemptNote) -> (&'static str, String) {
+    let until = |due: hedgerow_core::time::Timestamp| span(rounded(due.since(note.ended)));
+    let (colour, text) = match note.next {
+        NoteNext::Delivered => (GREEN, "delivered".to_owned()),
+        NoteNext::Due(due) => (YELLOW, format!("retry in {}", until(due))),
+        NoteNext::Dead(reason) => (RED, format!("given up: {reason}")),
+        NoteNext::DeadLetter { reason, due } => {
+            let due = until(due);
+            (RED, format!("given up: {reason}; dead letter in {due}"))
         }
     };
-    let next = match note.next {
-        NoteNext::Delivered => "delivered".to_owned(),
-        NoteNext::Due(due) => format!("retry in {}", span(rounded(due.since(note.ended)))),
-        NoteNext::Dead(reason) => format!("given up: {reason}"),
-        NoteNext::DeadLetter { reason, due } => format!(
-            "given up: {reason}; dead letter in {}",
-            span(rounded(due.since(note.ended)))
-        ),
-    };
-    format!("{time}Z  event {id}{of}  {met}; {next}")
+    match &note.detail {
+        Some(detail) => {
+            let detail = cut(detail, DETAIL_LEN_MAX);
+            (colour, format!("{text} ({detail})"))
+        }
+        None => (colour, text),
+    }
+}
+
+fn cut(text: &str, len_max: usize) -> String {
+    printable(text).chars().take(len_max).collect()
 }
 
 fn rounded(wait: Duration) -> Duration {
@@ -62,7 +115,7 @@ fn rounded(wait: Duration) -> Duration {
 }
 
 /// A time as people say it, in at most two units.
-fn span(span: Duration) -> String {
+pub fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
         0 => format!("{large} {unit}"),
@@ -88,8 +141,8 @@ mod tests {
 
     fn note() -> AttemptNote {
         AttemptNote {
-            topic: DEMO.to_owned(),
-            subscription: DEMO.to_owned(),
+            topic: "demo".to_owned(),
+            subscription: "demo".to_owned(),
             event_id: "1".to_owned(),
             attempt: 2,
             outcome: None,
@@ -102,8 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_what_is_next() {
+    fn lines_say_what_is_next_in_columns() {
         let busy = AttemptNote {
+            subscription: "demo-fails".to_owned(),
+            event_id: "fails-1".to_owned(),
             outcome: Some(Outcome::Busy),
             status: 503,
             next: NoteNext::Due(NOW.plus(Duration::from_millis(29_991))),
@@ -117,31 +172,64 @@ mod tests {
             next: NoteNext::Due(NOW.plus(Duration::from_secs(300))),
             ..note()
         };
+        let dead = AttemptNote {
+            outcome: Some(Outcome::Busy),
+            status: 503,
+            next: NoteNext::DeadLetter {
+                reason: DeadLetterReason::MaxDeliveryAttemptsExceeded,
+                due: NOW.plus(Duration::from_secs(10)),
+            },
+            ..note()
+        };
         let expired = AttemptNote {
             attempt: 0,
-            subscription: "other".to_owned(),
             next: NoteNext::Dead(DeadLetterReason::TimeToLiveExceeded),
             ..note()
         };
         let rows = [
-            (note(), "attempt 2: 200 in 3 ms; delivered"),
-            (busy, "attempt 2: 503 Busy in 3 ms; retry in 30 s"),
             (
-                timed_out,
-                "attempt 2: TimedOut (no answer in 30s) in 30.0 s; retry in 5 min",
+                &busy,
+                "03:04:05.006Z  demo/demo-fails  fails-1   attempt 2   503 Busy         3 ms  retry in 30 s",
             ),
             (
-                expired,
-                "demo -> other  no attempt; given up: TimeToLiveExceeded",
+                &note(),
+                "03:04:05.006Z  demo             1         attempt 2   200              3 ms  delivered",
+            ),
+            (
+                &timed_out,
+                "03:04:05.006Z  demo             1         attempt 2   TimedOut       30.0 s  retry in 5 min (no answer in 30s)",
+            ),
+            (
+                &dead,
+                "03:04:05.006Z  demo             1         attempt 2   503 Busy         3 ms  given up: \
+                 MaxDeliveryAttemptsExceeded; dead letter in 10 s",
+            ),
+            (
+                &expired,
+                "03:04:05.006Z  demo             1         no attempt                         given up: TimeToLiveExceeded",
             ),
         ];
-        for (note, end) in rows {
-            let line = text(&note);
-            assert!(
-                line.starts_with("03:04:05.006Z  event 1 ") && line.ends_with(end),
-                "{line}"
-            );
+        let mut lines = AttemptLines::new(false);
+        for (note, line) in rows {
+            assert_eq!(lines.text(note), line);
         }
+        let coloured = AttemptLines::new(true).text(&note());
+        assert!(
+            coloured.ends_with("\x1b[32mdelivered\x1b[0m"),
+            "{coloured:?}"
+        );
+    }
+
+    #[test]
+    fn an_id_cannot_move_the_cursor_or_the_columns() {
+        let odd = AttemptNote {
+            event_id: format!("\x1b[2J{}", "x".repeat(100)),
+            ..note()
+        };
+        let mut lines = AttemptLines::new(false);
+        let line = lines.text(&odd);
+        assert!(!line.contains('\x1b') && line.len() < 150, "{line:?}");
+        assert_eq!(lines.widths[1], WIDTH_MAX);
     }
 
     #[test]

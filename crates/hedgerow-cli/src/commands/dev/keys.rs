@@ -1,5 +1,7 @@
 //! What can be typed while `dev` runs: a line each, ended with Enter. Only a terminal is listened to; with anything else
 //! as standard input, or none, `dev` runs until it gets a signal.
+//!
+//! Whole lines, not single keys: the terminal stays as it is, so that copying, pasting and Ctrl-C work as everywhere.
 
 use std::io::{BufRead, IsTerminal};
 
@@ -17,11 +19,16 @@ pub enum Key {
     Quit,
     /// Say what can be typed.
     Help,
+    /// A command that is meant for a shell.
+    Pasted,
 }
 
 /// What can be typed.
-pub const HELP: &str = "a status (200 to 599) or k = 200, f = 503, hang = no answer: switches the receiver; \
-                        q ends, ? shows this";
+pub const HELP: &str = "200, 500, 503, 429, 400, 404 or another status, hang, drip, redirect, close: what the receiver \
+                        answers from now on (`429 5`: with Retry-After 5); q ends, ? shows this";
+/// What is said about a command that was pasted here.
+pub const PASTED: &str =
+    "that is for a shell: paste it into another terminal (? shows what can be typed here)";
 
 /// Lines that may wait to be looked at.
 const LINES_MAX: usize = 16;
@@ -29,25 +36,27 @@ const LINES_MAX: usize = 16;
 impl Key {
     /// Reads a line. `None` for an empty one; whatever is not known asks for help.
     pub fn read(line: &str) -> Option<Self> {
-        let key = match line.trim() {
-            "" => return None,
-            "k" => Self::Answer(Answer::status(StatusCode::OK)),
-            "f" => Self::Answer(Answer::status(StatusCode::SERVICE_UNAVAILABLE)),
-            "hang" => Self::Answer(Answer::hang()),
-            "q" => Self::Quit,
-            status => match status
-                .parse()
-                .ok()
-                .filter(|code| (200..=599).contains(code))
-            {
-                Some(code) => {
-                    let status = StatusCode::from_u16(code).expect("200 to 599 are valid");
-                    Self::Answer(Answer::status(status))
-                }
-                None => Self::Help,
-            },
+        let mut words = line.split_whitespace();
+        let first = words.next()?;
+        let rest: Vec<_> = words.collect();
+        let answer = match first {
+            "k" => Some(Answer::status(StatusCode::OK)),
+            "f" => Some(Answer::status(StatusCode::SERVICE_UNAVAILABLE)),
+            word => Answer::from_word(word),
         };
-        Some(key)
+        let key = match (answer, first, rest.as_slice()) {
+            (Some(answer), _, []) => Some(Self::Answer(answer)),
+            (Some(answer), _, [seconds]) => {
+                let seconds = seconds.parse().ok();
+                seconds
+                    .and_then(|seconds| answer.with_retry_after(seconds))
+                    .map(Self::Answer)
+            }
+            (None, "q", []) => Some(Self::Quit),
+            (None, "curl" | "hedgerow", [_, ..]) => Some(Self::Pasted),
+            _ => None,
+        };
+        Some(key.unwrap_or(Self::Help))
     }
 }
 
@@ -90,21 +99,36 @@ mod tests {
                 StatusCode::from_u16(code).unwrap(),
             )))
         };
+        let word = |word| Some(Key::Answer(Answer::from_word(word).unwrap()));
+        let busy = Answer::from_word("429").unwrap();
         let rows = [
             ("", None),
+            ("  ", None),
             ("200", answer(200)),
-            (" 429\r", answer(429)),
+            (" 503\r", answer(503)),
             ("k", answer(200)),
             ("f", answer(503)),
-            ("hang", Some(Key::Answer(Answer::hang()))),
+            ("hang", word("hang")),
+            ("drip", word("drip")),
+            ("redirect", word("redirect")),
+            ("close", word("close")),
+            // Too many requests, and when to come again.
+            (" 429\r", word("429")),
+            ("429 5", busy.with_retry_after(5).map(Key::Answer)),
+            ("429 soon", Some(Key::Help)),
+            ("503 9 9", Some(Key::Help)),
+            ("hang 5", Some(Key::Help)),
             ("q", Some(Key::Quit)),
             ("?", Some(Key::Help)),
             ("100", Some(Key::Help)),
             ("600", Some(Key::Help)),
             ("what", Some(Key::Help)),
+            ("curl -i http://127.0.0.1:8080/", Some(Key::Pasted)),
+            ("hedgerow explain 1", Some(Key::Pasted)),
         ];
         for (line, key) in rows {
             assert_eq!(Key::read(line), key, "{line:?}");
         }
+        assert_eq!(busy.retry_after, Some(60));
     }
 }

@@ -1,0 +1,164 @@
+//! What there is to try: topics, and subscriptions that deliver to the receiver.
+//!
+//! | topic | subscription | wants | delivers to | so that its events |
+//! | --- | --- | --- | --- | --- |
+//! | `demo` | `demo` | everything | the receiver, whose answer can be switched | arrive |
+//! | `demo` | `demo-fails` | the type `Demo.Fails` | a path that always answers 503 | fail, are retried, end as dead letters |
+//!
+//! A second start on the same data directory points the subscriptions at the new receiver, before anything is attempted;
+//! their ids, their other settings and what is owed to them stay.
+
+use std::path::Path;
+
+use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::spec::SubscriptionSpec;
+use hedgerow_server::{HandleError, TopicEntry};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::Running;
+use super::receiver::Answer;
+use crate::client::Client;
+use crate::commands::event_subscription::DECLARED;
+use crate::failure::Failure;
+use crate::output::line;
+
+/// The topic, and the subscription to all of it.
+pub const DEMO: &str = "demo";
+/// The subscription whose deliveries fail, and the directory of its dead letters.
+pub const DEMO_FAILS: &str = "demo-fails";
+/// The type of the events that it wants.
+pub const FAILING_TYPE: &str = "Demo.Fails";
+
+/// What was declared.
+pub struct Declared {
+    /// `demo`.
+    pub topic: TopicEntry,
+}
+
+/// Why it was not.
+pub enum Failed {
+    /// The server ended; it says itself why.
+    Stopped,
+    Because(Failure),
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Because(failure)
+    }
+}
+
+impl From<HandleError> for Failed {
+    fn from(error: HandleError) -> Self {
+        match error {
+            HandleError::Stopped => Self::Stopped,
+            other => Self::Because(Failure::because("cannot declare the demo", &other)),
+        }
+    }
+}
+
+/// A subscription to declare.
+struct Subscription {
+    topic: &'static str,
+    name: &'static str,
+    endpoint: String,
+    /// What it is declared with the first time, beside its endpoint.
+    first: Value,
+}
+
+/// Declares everything.
+pub async fn declare(running: &Running) -> Result<Declared, Failed> {
+    let name: TopicName = DEMO.parse().expect("a valid name");
+    let topic = running.handle.ensure_topic(&name).await?;
+    make_directory(&running.dead_letters.join(DEMO_FAILS))?;
+    let subscriptions = [
+        Subscription {
+            topic: DEMO,
+            name: DEMO,
+            endpoint: format!("{}/", running.receiver.url()),
+            first: json!({}),
+        },
+        Subscription {
+            topic: DEMO,
+            name: DEMO_FAILS,
+            endpoint: running
+                .receiver
+                .url_with(Answer::status(StatusCode::SERVICE_UNAVAILABLE)),
+            first: fails(),
+        },
+    ];
+    let mut pending = 0;
+    for subscription in subscriptions {
+        pending += running.declare(&subscription).await?;
+    }
+    if pending > 0 {
+        let s = if pending == 1 { "" } else { "s" };
+        line(&format!("{pending} event{s} owed from the last start"));
+    }
+    Ok(Declared { topic })
+}
+
+/// Attempts at 0 s, 30 s and 1 min (503 leaves the slot at 10 s out): the third begins a probation and is the last, and the
+/// event becomes a dead letter soon. All of it in the time that somebody watches.
+fn fails() -> Value {
+    json!({
+        "filter": { "includedEventTypes": [FAILING_TYPE] },
+        "retryPolicy": { "maxDeliveryAttempts": 3 },
+        "deadLetterDestination": {
+            "endpointType": "LocalDirectory",
+            "properties": { "path": DEMO_FAILS },
+        },
+        "deadLetter": { "delay": 10 },
+    })
+}
+
+/// The server makes no directories of dead letters but the one that all lie in.
+fn make_directory(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| {
+        Failure::because(
+            format!(
+                "cannot make the directory of dead letters {}",
+                path.display()
+            ),
+            &error,
+        )
+    })
+}
+
+impl Running {
+    /// Declares a subscription, or points it at its endpoint. Returns what is owed to it.
+    async fn declare(&self, subscription: &Subscription) -> Result<u64, Failed> {
+        let spec = self.spec(subscription).await?;
+        let name: SubscriptionName = subscription.name.parse().expect("a valid name");
+        let topic = subscription.topic;
+        let entry = self.handle.ensure_subscription(topic, &name, &spec).await?;
+        Ok(entry.pending)
+    }
+
+    /// The subscription as it was declared before, if it was, but for its endpoint.
+    async fn spec(&self, subscription: &Subscription) -> Result<SubscriptionSpec, Failed> {
+        let Subscription { topic, name, .. } = subscription;
+        let server = self
+            .local_url
+            .parse()
+            .expect("an address makes a valid URL");
+        let client = Client::new(server, Some(self.admin_token.clone()));
+        let path = format!("/topics/{topic}/eventSubscriptions/{name}");
+        let mut json = match client.admin_if_found(Method::GET, &path).await? {
+            None => subscription.first.clone(),
+            Some(present) => {
+                let declared = DECLARED
+                    .iter()
+                    .filter_map(|name| Some(((*name).to_owned(), present.get(name)?.clone())));
+                Value::Object(declared.collect())
+            }
+        };
+        let properties = json!({ "endpointUrl": subscription.endpoint });
+        json["destination"] = json!({ "endpointType": "WebHook", "properties": properties });
+        let checked = SubscriptionSpec::check(&json).map_err(|error| {
+            Failure::because(format!("cannot declare the subscription {name}"), &error)
+        })?;
+        Ok(checked.spec)
+    }
+}
