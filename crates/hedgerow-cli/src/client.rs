@@ -1,6 +1,9 @@
-//! The CLI's own client: talks to one Hedgerow server over HTTP/1.1, one connection a request. It follows no redirect,
+//! The CLI's own client: talks to one Hedgerow server over HTTP/1.1, with TLS or without, one connection a request. It follows no redirect,
 //! takes no proxy from the environment, and sends nothing twice.
 
+mod tls;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +12,7 @@ use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::failure::{Failure, in_full};
@@ -28,6 +32,8 @@ pub struct ServerUrl {
     /// A name or an address, without the brackets of an IPv6 address.
     host: String,
     port: u16,
+    /// Whether the server is to speak TLS.
+    has_tls: bool,
     /// What goes into the `Host` header.
     authority: String,
     /// Empty, or with a slash at its beginning and none at its end.
@@ -39,6 +45,8 @@ pub struct ServerUrl {
 pub struct Client {
     server: ServerUrl,
     token: Option<String>,
+    /// Certificates of the authorities to trust, in place of the system's.
+    ca_file: Option<PathBuf>,
 }
 
 /// What a server answered.
@@ -58,15 +66,14 @@ impl std::str::FromStr for ServerUrl {
         let uri: Uri = text
             .parse()
             .map_err(|error| format!("not a URL: {error}"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => {
-                let advice =
-                    "https is not supported by this version; use the server's own http address";
-                return Err(advice.to_owned());
+        let has_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => {
+                let rule = "must begin with http:// or https://, as in http://127.0.0.1:8080";
+                return Err(rule.to_owned());
             }
-            _ => return Err("must begin with http://, as in http://127.0.0.1:8080".to_owned()),
-        }
+        };
         let Some(authority) = uri
             .authority()
             .filter(|authority| !authority.host().is_empty())
@@ -79,7 +86,10 @@ impl std::str::FromStr for ServerUrl {
         Ok(Self {
             text: text.to_owned(),
             host: authority.host().trim_matches(['[', ']']).to_owned(),
-            port: authority.port_u16().unwrap_or(80),
+            port: authority
+                .port_u16()
+                .unwrap_or(if has_tls { 443 } else { 80 }),
+            has_tls,
             authority: authority.as_str().to_owned(),
             path: uri.path().trim_end_matches('/').to_owned(),
         })
@@ -99,7 +109,17 @@ impl Reply {
 impl Client {
     /// A client of one server. Without a token it can only ask what everybody may.
     pub fn new(server: ServerUrl, token: Option<String>) -> Self {
-        Self { server, token }
+        Self {
+            server,
+            token,
+            ca_file: None,
+        }
+    }
+
+    /// Trusts the authorities in a file, in place of the system's.
+    #[must_use]
+    pub fn trusting(self, ca_file: Option<PathBuf>) -> Self {
+        Self { ca_file, ..self }
     }
 
     /// Asks the admin API. `path` begins behind `/api/v1`.
@@ -168,17 +188,24 @@ impl Client {
             .header(HOST, &self.server.authority)
             .body(Full::new(body))
             .map_err(|error| Failure::because("cannot write the request", &error))?;
-        let stream = self.connect().await?;
         let lost = |reason: String| {
             let message = format!("no answer from {}: {reason}", self.server.text);
             Failure::new(message).with_hint(
                 "the server may have done what it was asked; look before you do it again",
             )
         };
-        let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(stream, request)).await;
+        let stream = self.connect().await?;
+        let answered = async {
+            if !self.server.has_tls {
+                return exchange(stream, request).await.map_err(lost);
+            }
+            let ca_file = self.ca_file.as_deref();
+            let stream = tls::shake_hands(stream, &self.server.host, ca_file).await?;
+            exchange(stream, request).await.map_err(lost)
+        };
+        let answered = tokio::time::timeout(ANSWER_TIMEOUT, answered).await;
         let (status, bytes) = answered
-            .map_err(|_| lost(format!("nothing came in {} s", ANSWER_TIMEOUT.as_secs())))?
-            .map_err(lost)?;
+            .map_err(|_| lost(format!("nothing came in {} s", ANSWER_TIMEOUT.as_secs())))??;
         let body = match serde_json::from_slice(&bytes) {
             Ok(body) => body,
             // An error page of something in between is shown by its status alone.
@@ -204,7 +231,7 @@ impl Client {
 }
 
 async fn exchange(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> Result<(StatusCode, Bytes), String> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -263,6 +290,13 @@ mod tests {
             ("http://127.0.0.1:8080", "127.0.0.1", 8080, ""),
             ("http://localhost/", "localhost", 80, ""),
             ("http://[::1]:9/grid/", "::1", 9, "/grid"),
+            ("https://events.example.com", "events.example.com", 443, ""),
+            (
+                "https://events.example.com:8443",
+                "events.example.com",
+                8443,
+                "",
+            ),
         ];
         for (text, host, port, path) in rows {
             let server: ServerUrl = text.parse().unwrap();
@@ -276,7 +310,6 @@ mod tests {
     #[test]
     fn other_urls_are_refused_with_a_reason() {
         let rows = [
-            ("https://events.example.com", "https is not supported"),
             ("127.0.0.1:8080", "http://"),
             ("ftp://a", "http://"),
             ("http://me@a", "neither user nor query"),

@@ -77,6 +77,16 @@ pub struct ServerOptions {
     /// A file that holds the admin token.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     token_file: Option<PathBuf>,
+    /// Certificates in PEM form of the authorities to trust when the server is at an https address; the system's by
+    /// default.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "HEDGEROW_CA_FILE",
+        help_heading = "Server"
+    )]
+    ca_file: Option<PathBuf>,
     /// How the answer is shown.
     #[arg(
         long,
@@ -96,12 +106,13 @@ const TOKEN_VARIABLE: &str = "HEDGEROW_TOKEN";
 impl ServerOptions {
     /// A client with a token, if there is one.
     pub fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(self.server.clone(), self.find_token()?))
+        let client = Client::new(self.server.clone(), self.find_token()?);
+        Ok(client.trusting(self.ca_file.clone()))
     }
 
     /// A client without a token.
     pub fn anonymous_client(&self) -> Client {
-        Client::new(self.server.clone(), None)
+        Client::new(self.server.clone(), None).trusting(self.ca_file.clone())
     }
 
     fn find_token(&self) -> Result<Option<String>, Failure> {

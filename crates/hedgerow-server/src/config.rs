@@ -26,6 +26,7 @@ pub use self::error::{ConfigError, Place, Problem};
 use self::settings::SETTINGS;
 use self::written::Written;
 use crate::public_url::PublicUrl;
+use crate::tls::TlsConfig;
 
 /// Every setting with its default and what it means.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -44,6 +45,8 @@ pub struct Config {
     pub public_url: Option<PublicUrl>,
     /// Whether other machines may reach the server without TLS (ED-008).
     pub insecure_http: bool,
+    /// TLS on the server's own port.
+    pub tls: TlsConfig,
     /// How requests are taken.
     pub http: HttpConfig,
     /// Networks that endpoints may lie in although not everybody can reach them (design D11).
@@ -71,7 +74,8 @@ pub struct Config {
 /// How requests are taken.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Connections at a time; when they are used up, new ones wait. Fewer if descriptors are scarce.
+    /// Connections at a time; when they are used up, the one that idles for longest makes room. Fewer if descriptors are
+    /// scarce.
     pub connections_max: usize,
     /// How long the head of a request may take, and how long a connection may idle.
     pub header_timeout: Duration,
@@ -121,6 +125,7 @@ impl Default for Config {
             data: PathBuf::from("./data"),
             public_url: None,
             insecure_http: false,
+            tls: TlsConfig::default(),
             http: HttpConfig::default(),
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
@@ -160,10 +165,33 @@ impl Config {
         self.dead_letter.directory.clone().unwrap_or_else(default)
     }
 
+    /// Whether other machines could reach the server without TLS, and nobody said so (ED-008).
+    pub(crate) fn is_exposed(&self) -> bool {
+        !self.listen.ip().is_loopback() && !self.insecure_http && !self.has_tls()
+    }
+
+    /// Whether the server's own port speaks TLS.
+    #[must_use]
+    pub const fn has_tls(&self) -> bool {
+        self.tls.certificate_file.is_some()
+    }
+
     /// Checks what no single setting says.
     fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut problem = |key: &str, message: String| problems.push(Problem::of(key, message));
+        if self.is_exposed() {
+            let message = format!(
+                "{} can be reached from other machines, and there is no TLS; set tls.certificate_file and tls.key_file, \
+                 listen on 127.0.0.1 behind a proxy that speaks TLS, or set insecure_http = true",
+                self.listen
+            );
+            problem("listen", message);
+        }
+        if self.tls.certificate_file.is_some() != self.tls.key_file.is_some() {
+            let message = "tls.certificate_file and tls.key_file go together";
+            problem("tls", message.to_owned());
+        }
         if let Err(error) = self.engine.retry.check() {
             problem("retry", error.to_string());
         }

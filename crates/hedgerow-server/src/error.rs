@@ -77,6 +77,12 @@ impl Refusal {
         PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
     }
 
+    /// All requests that may publish at a time are taken (design D6).
+    pub fn beyond_share() -> Self {
+        let message = "Too many requests are under way; publish again in a moment.";
+        PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
+    }
+
     /// The token is valid and does not allow it (ED-027).
     pub fn may_not_publish() -> Self {
         let message = "The token does not have the right 'publish' for this topic.";
@@ -323,6 +329,21 @@ impl ApiError {
             "the server made a mistake",
             "please report it with the log",
         )
+    }
+
+    /// 503: all requests of the admin API at a time are taken (design D6).
+    pub fn beyond_share() -> Self {
+        let message = "too many requests of the admin API are under way";
+        let hint = "try again in a moment";
+        Self {
+            retry_after: Some(SOON),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Unavailable",
+                message,
+                hint,
+            )
+        }
     }
 
     /// 405; the router adds `Allow`.

@@ -6,6 +6,8 @@
 //! | [`server`] | binds, opens the grid, serves, stops |
 //! | [`handle`] | what the process that runs the server asks of it without HTTP |
 //! | `listener` | accepts connections, so many at a time, and ends them in order |
+//! | `connections` | who is connected: room for each kind of request |
+//! | `tls` | the certificate, and how it is exchanged for a new one |
 //! | `service` | one request: guards, then the publish route or the admin API |
 //! | `guard` | refuses foreign hosts and origins (design D11) |
 //! | `access` | what a token may do: rights, and the topics they hold for |
@@ -27,6 +29,7 @@ mod admin;
 mod auth;
 mod body;
 pub mod config;
+mod connections;
 mod descriptors;
 mod error;
 mod guard;
@@ -38,6 +41,7 @@ pub mod server;
 mod service;
 mod state;
 pub mod store;
+mod tls;
 mod tokens;
 
 pub use crate::config::{Config, ConfigError, LogFormat};
@@ -47,5 +51,6 @@ pub use crate::handle::{
 };
 pub use crate::public_url::PublicUrl;
 pub use crate::server::{Server, ServerError, ServerOptions};
+pub use crate::tls::{TlsConfig, TlsError, TlsVersion};
 pub use hedgerow_delivery::note::{AttemptNote, NoteNext};
 pub use hedgerow_store::catalog::TopicKeys;

@@ -1,18 +1,26 @@
 //! Accepts connections, so many at a time, and ends them in order when the server closes. Knows nothing of requests.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use crate::service::Requests;
+use crate::connections::{Answered, Connection, Connections, LET_GO_TIME};
+use crate::service::{AnswerBody, Requests};
 use crate::state::SharedApp;
+use crate::tls::Tls;
 
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -22,8 +30,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How connections are taken.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerOptions {
-    /// Connections at a time; further ones wait in the system's queue.
+    /// Connections at a time.
     pub connections_max: usize,
+    /// Handshakes of TLS at a time.
+    pub handshakes_max: usize,
+    /// How long one may take.
+    pub handshake_timeout: Duration,
     /// How long the head of a request may take, and how long a connection may idle.
     pub header_timeout: Duration,
     /// How long connections get to end when the server closes.
@@ -33,46 +45,55 @@ pub struct ListenerOptions {
 /// An address that is listened on.
 pub struct Listener {
     socket: TcpListener,
+    tls: Option<Arc<Tls>>,
     options: ListenerOptions,
 }
 
 impl Listener {
-    pub const fn new(socket: TcpListener, options: ListenerOptions) -> Self {
-        Self { socket, options }
+    pub const fn new(socket: TcpListener, tls: Option<Arc<Tls>>, options: ListenerOptions) -> Self {
+        Self {
+            socket,
+            tls,
+            options,
+        }
     }
 
     /// Serves until `closing` says so, then lets requests that were begun end. When it returns there is no connection.
     pub async fn serve(self, app: SharedApp, mut closing: watch::Receiver<bool>) {
-        let connections_max = u32::try_from(self.options.connections_max).unwrap_or(u32::MAX);
-        let connections = Arc::new(Semaphore::new(connections_max as usize));
+        let Self {
+            socket,
+            tls,
+            options,
+        } = self;
+        let connections = Connections::new(options.connections_max, options.handshakes_max);
         let requests = Arc::new(Requests::new(app));
         loop {
+            // Room is looked for when somebody has come: who is quiet is not let go for nobody.
             let next = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
-                (
-                    permit.expect("the semaphore is never closed"),
-                    self.socket.accept().await,
-                )
+                let (stream, _) = socket.accept().await?;
+                Ok((stream, connections.admit().await))
             };
-            let (permit, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 next = next => next,
                 () = until(&mut closing) => break,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let requests = Arc::clone(&requests);
-                    let (options, closing) = (self.options, closing.clone());
-                    tokio::spawn(async move {
-                        connection(stream, requests, options, closing).await;
-                        drop(permit);
-                    });
+                Ok((stream, connection)) => {
+                    let served = Served {
+                        connection: Arc::new(connection),
+                        requests: Arc::clone(&requests),
+                        options,
+                        closing: closing.clone(),
+                    };
+                    let acceptor = tls.as_ref().map(|tls| tls.acceptor());
+                    tokio::spawn(served.serve(stream, acceptor));
                 }
                 Err(error) => pause(&error).await,
             }
         }
-        drop(self.socket);
+        drop(socket);
         // Each connection ends within the close time by itself.
-        let _all = connections.acquire_many(connections_max).await;
+        connections.ended(options.connections_max).await;
     }
 }
 
@@ -93,40 +114,110 @@ async fn pause(error: &io::Error) {
     }
 }
 
-async fn connection(
-    stream: TcpStream,
+/// A connection that is served.
+struct Served {
+    connection: Arc<Connection>,
     requests: Arc<Requests>,
     options: ListenerOptions,
-    mut closing: watch::Receiver<bool>,
-) {
-    // An answer is written in one piece; waiting for more of it only delays it.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection ended at once");
-        return;
+    closing: watch::Receiver<bool>,
+}
+
+impl Served {
+    async fn serve(mut self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+        // An answer is written in one piece; waiting for more of it only delays it.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection ended at once");
+            return;
+        }
+        let Some(acceptor) = acceptor else {
+            return self.requests_of(stream).await;
+        };
+        let accepted = tokio::select! {
+            accepted = handshake(&self.connection, stream, &acceptor, self.options) => accepted,
+            () = self.connection.let_go() => None,
+            () = until(&mut self.closing) => None,
+        };
+        if let Some(stream) = accepted {
+            self.requests_of(stream).await;
+        }
     }
-    let service = service_fn(move |request| {
-        let requests = Arc::clone(&requests);
-        async move { Ok::<_, std::convert::Infallible>(requests.answer(request).await) }
+
+    async fn requests_of(mut self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+        let (connection, requests) = (Arc::clone(&self.connection), Arc::clone(&self.requests));
+        let service = service_fn(move |request| {
+            let (connection, requests) = (Arc::clone(&connection), Arc::clone(&requests));
+            async move { Ok::<_, Infallible>(answer(&connection, &requests, request).await) }
+        });
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.options.header_timeout)
+            .max_header_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut served = pin!(served);
+        let (ended, time) = tokio::select! {
+            ended = served.as_mut() => (Some(ended), Duration::ZERO),
+            () = until(&mut self.closing) => (None, self.options.close_timeout),
+            () = self.connection.let_go() => (None, self.time_to_end()),
+        };
+        let ended = match ended {
+            None if time.is_zero() => return,
+            None => {
+                served.as_mut().graceful_shutdown();
+                tokio::time::timeout(time, served).await.ok()
+            }
+            ended => ended,
+        };
+        if let Some(Err(error)) = ended {
+            tracing::debug!(%error, "a connection broke");
+        }
+    }
+
+    /// How long a connection that is let go gets: one that never had a request has nothing to end.
+    fn time_to_end(&self) -> Duration {
+        if self.connection.is_busy() {
+            self.options.close_timeout
+        } else if self.connection.is_fresh() {
+            Duration::ZERO
+        } else {
+            LET_GO_TIME
+        }
+    }
+}
+
+async fn answer(
+    connection: &Arc<Connection>,
+    requests: &Requests,
+    request: http::Request<Incoming>,
+) -> Response<Answered<AnswerBody>> {
+    let kind = Requests::kind(&request);
+    let Some(begun) = connection.begin(kind) else {
+        let refused = requests.refuse_beyond_share(kind);
+        return refused.map(|body| Answered::new(body, None));
+    };
+    let answer = requests.answer(request).await;
+    answer.map(|body| Answered::new(body, Some(begun)))
+}
+
+/// `None` if there is no TLS to be had with this client, or not in time.
+async fn handshake(
+    connection: &Connection,
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    options: ListenerOptions,
+) -> Option<TlsStream<TcpStream>> {
+    let accepted = tokio::time::timeout(options.handshake_timeout, async {
+        let _place = connection.begin_handshake().await;
+        acceptor.accept(stream).await
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(options.header_timeout)
-        .max_header_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        () = until(&mut closing) => None,
-    };
-    let ended = if ended.is_some() {
-        ended
-    } else {
-        connection.as_mut().graceful_shutdown();
-        tokio::time::timeout(options.close_timeout, connection)
-            .await
-            .ok()
-    };
-    if let Some(Err(error)) = ended {
-        tracing::debug!(%error, "a connection broke");
+    match accepted.await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a handshake failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("a handshake took too long");
+            None
+        }
     }
 }

@@ -20,14 +20,15 @@ const LOCALHOST: &str = "localhost";
 
 impl PublicUrl {
     /// The declared URL, or one made from the address that the server listens on.
-    pub(crate) fn new(declared: Option<&Self>, address: SocketAddr) -> Self {
+    pub(crate) fn new(declared: Option<&Self>, address: SocketAddr, has_tls: bool) -> Self {
         if let Some(declared) = declared {
             return declared.clone();
         }
+        let scheme = if has_tls { "https" } else { "http" };
         let text = if address.ip().is_unspecified() {
-            format!("http://{LOCALHOST}:{}", address.port())
+            format!("{scheme}://{LOCALHOST}:{}", address.port())
         } else {
-            format!("http://{address}")
+            format!("{scheme}://{address}")
         };
         Self {
             text: text.into(),
@@ -145,12 +146,12 @@ mod tests {
 
     #[test]
     fn an_address_has_no_names_below_it() {
-        let url = PublicUrl::new(None, "127.0.0.1:8080".parse().unwrap());
+        let url = PublicUrl::new(None, "127.0.0.1:8080".parse().unwrap(), false);
         assert_eq!(url.as_str(), "http://127.0.0.1:8080");
         assert_eq!(url.topic_of_host("orders.127.0.0.1"), None);
         assert_eq!(url.topic_of_host("orders.localhost"), Some("orders"));
-        let all = PublicUrl::new(None, "[::]:80".parse().unwrap());
-        assert_eq!(all.as_str(), "http://localhost:80");
+        let all = PublicUrl::new(None, "[::]:80".parse().unwrap(), true);
+        assert_eq!(all.as_str(), "https://localhost:80");
     }
 
     #[test]

@@ -32,6 +32,7 @@ use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::public_url::PublicUrl;
 use crate::state::App;
+use crate::tls::{Tls, TlsError};
 use crate::tokens::Tokens;
 
 /// How often idle outbound connections that are too old are closed.
@@ -55,13 +56,16 @@ pub struct ServerOptions {
 pub enum ServerError {
     /// Without TLS, only this machine may reach the server unless told otherwise (ED-008).
     #[error(
-        "cannot listen on {address}: it can be reached from other machines, and this version has no TLS; listen on \
-         127.0.0.1 behind a proxy that speaks TLS, or set insecure_http = true"
+        "cannot listen on {address}: it can be reached from other machines, and there is no TLS; set tls.certificate_file \
+         and tls.key_file, listen on 127.0.0.1 behind a proxy that speaks TLS, or set insecure_http = true"
     )]
     Insecure {
         /// What `listen` says.
         address: SocketAddr,
     },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}; choose another address or stop what uses it")]
     Listen {
@@ -113,6 +117,7 @@ pub enum ServerError {
 pub struct Server {
     app: Arc<App>,
     listener: Listener,
+    tls: Option<Arc<Tls>>,
     local_address: SocketAddr,
     stop_engine: watch::Sender<bool>,
     engine_ended: EngineEnd,
@@ -131,9 +136,10 @@ impl Server {
     /// Outside a tokio runtime with time and network. Attempts run on that runtime.
     pub async fn bind(config: Config, options: ServerOptions) -> Result<Self, ServerError> {
         let address = config.listen;
-        if !address.ip().is_loopback() && !config.insecure_http {
+        if config.is_exposed() {
             return Err(ServerError::Insecure { address });
         }
+        let tls = Tls::load(&config.tls)?;
         let segments = config.store.bytes_max / u64::from(config.store.segment_bytes);
         let segments = usize::try_from(segments).unwrap_or(usize::MAX);
         let descriptors =
@@ -147,7 +153,7 @@ impl Server {
         let (client, guard) = outbound(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
         let (stop_engine, stop) = watch::channel(false);
-        let public_url = PublicUrl::new(config.public_url.as_ref(), local_address);
+        let public_url = PublicUrl::new(config.public_url.as_ref(), local_address, tls.is_some());
         let webhook_origin = match config.engine.webhook_origin.as_str() {
             "" => public_url.host().to_owned(),
             declared => declared.to_owned(),
@@ -164,6 +170,8 @@ impl Server {
         let connections_max = descriptors.inbound_max(config.http.connections_max);
         let listener = ListenerOptions {
             connections_max,
+            handshakes_max: config.tls.handshakes_max,
+            handshake_timeout: config.tls.handshake_timeout,
             header_timeout: config.http.header_timeout,
             close_timeout: config.http.close_timeout,
         };
@@ -175,11 +183,12 @@ impl Server {
             grid,
             started.disk_counts,
         ));
-        let listener = Listener::new(socket, listener);
-        tracing::info!(address = %local_address, data = %config.data.display(), "listening");
+        let listener = Listener::new(socket, tls.clone(), listener);
+        tracing::info!(address = %local_address, tls = tls.is_some(), data = %config.data.display(), "listening");
         Ok(Self {
             app,
             listener,
+            tls,
             local_address,
             stop_engine,
             engine_ended: started.ended,
@@ -229,6 +238,7 @@ impl Server {
         let Self {
             app,
             listener,
+            tls,
             stop_engine,
             mut engine_ended,
             client,
@@ -241,6 +251,7 @@ impl Server {
                 ended = &mut engine_ended => Some(ended),
                 () = shutdown => None,
                 () = sweep(&client) => None,
+                () = follow(tls) => None,
             };
             app.begin_to_stop();
             stop_engine.send_replace(true);
@@ -339,6 +350,14 @@ fn start_engine(
         disk_counts,
         time,
     })
+}
+
+/// Exchanges the certificate when there is a new one. Never ends.
+async fn follow(tls: Option<Arc<Tls>>) {
+    match tls {
+        Some(tls) => tls.follow().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Never ends.

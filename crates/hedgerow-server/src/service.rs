@@ -3,23 +3,27 @@
 use axum::Router;
 use axum::response::IntoResponse as _;
 use bytes::Bytes;
+use hedgerow_dialect::event_grid::Report;
 use hedgerow_io::chance;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONNECTION, HeaderName, HeaderValue};
 use http::{Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use crate::admin;
-use crate::error::ApiError;
+use crate::connections::Kind;
+use crate::error::{ApiError, Refusal};
 use crate::publish::{self, event_grid};
 use crate::state::SharedApp;
 
 /// The header of the request id.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
-/// An answer: a whole one of the publish route, or the router's.
-pub type Answer = Response<Either<Full<Bytes>, axum::body::Body>>;
+/// The body of an answer: a whole one of the publish route, or the router's.
+pub type AnswerBody = Either<Full<Bytes>, axum::body::Body>;
+/// An answer.
+pub type Answer = Response<AnswerBody>;
 
 /// Answers requests.
 pub struct Requests {
@@ -35,11 +39,46 @@ impl Requests {
         }
     }
 
+    /// Whose share of the connections a request takes.
+    pub fn kind(request: &Request<Incoming>) -> Kind {
+        let path = request.uri().path();
+        if path == "/healthz" {
+            Kind::Health
+        } else if path == "/" || path.ends_with("/api/events") {
+            Kind::Publish
+        } else {
+            Kind::Admin
+        }
+    }
+
+    /// The answer to a request of a kind whose share is taken. The connection ends with it.
+    pub fn refuse_beyond_share(&self, kind: Kind) -> Answer {
+        let id = chance::uuid();
+        let mut answer = match kind {
+            Kind::Publish => {
+                let report = Report {
+                    request_id: &id,
+                    number: 0,
+                    time: self.app.time(),
+                };
+                let answer = Refusal::beyond_share().into_response(&report);
+                answer.map(Either::Left)
+            }
+            Kind::Admin | Kind::Health => {
+                let answer = ApiError::beyond_share().into_response();
+                answer.map(Either::Right)
+            }
+        };
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+        name(&mut answer, &id);
+        answer
+    }
+
     pub async fn answer(&self, request: Request<Incoming>) -> Answer {
         let id = chance::uuid();
         let mut answer = self.route(request, &id).await;
-        let value = HeaderValue::from_str(&id).expect("a UUID is hexadecimal digits and hyphens");
-        answer.headers_mut().insert(REQUEST_ID, value);
+        name(&mut answer, &id);
         answer
     }
 
@@ -70,6 +109,11 @@ impl Requests {
         );
         answer.map(Either::Right)
     }
+}
+
+fn name(answer: &mut Answer, id: &str) {
+    let value = HeaderValue::from_str(id).expect("a UUID is hexadecimal digits and hyphens");
+    answer.headers_mut().insert(REQUEST_ID, value);
 }
 
 #[cfg(test)]
@@ -133,7 +177,7 @@ mod tests {
         ] {
             let (_grid, seen) = watch::channel(state);
             let config = Config::default();
-            let url = PublicUrl::new(None, config.listen);
+            let url = PublicUrl::new(None, config.listen, false);
             let data = tempfile::tempdir().unwrap();
             std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
             let tokens = Tokens::load_or_create(data.path()).unwrap();

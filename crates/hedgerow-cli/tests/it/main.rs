@@ -7,3 +7,4 @@ mod dev;
 mod kit;
 mod serve;
 mod store;
+mod tls;

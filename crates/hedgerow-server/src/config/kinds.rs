@@ -15,6 +15,7 @@ use hedgerow_io::http::Network;
 use super::LogFormat;
 use super::written::Value;
 use crate::public_url::PublicUrl;
+use crate::tls::TlsVersion;
 
 /// A kind of value.
 pub trait Kind {
@@ -217,6 +218,28 @@ impl Kind for Slots {
 
     fn show(&self, of: &SlotMode) -> String {
         quoted(of.as_str())
+    }
+}
+
+/// A version of TLS: `"1.2"` or `"1.3"`.
+pub struct Version;
+
+impl Kind for Version {
+    type Of = TlsVersion;
+
+    fn read(&self, value: &Value) -> Result<TlsVersion, String> {
+        match text(value) {
+            Some("1.2") => Ok(TlsVersion::V1_2),
+            Some("1.3") => Ok(TlsVersion::V1_3),
+            _ => Err("must be \"1.2\" or \"1.3\"".to_owned()),
+        }
+    }
+
+    fn show(&self, of: &TlsVersion) -> String {
+        match of {
+            TlsVersion::V1_2 => "\"1.2\"".to_owned(),
+            TlsVersion::V1_3 => "\"1.3\"".to_owned(),
+        }
     }
 }
 

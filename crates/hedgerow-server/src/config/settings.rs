@@ -10,7 +10,7 @@ use super::Config;
 use super::error::Problem;
 use super::kinds::{
     Address, Count, Directory, Flag, Format, HostName, Kind, NameCase, Networks, OtherPath, Public,
-    Size, Slots, Span, Spans,
+    Size, Slots, Span, Spans, Version,
 };
 use super::written::{Value, Written};
 
@@ -79,6 +79,12 @@ pub const SETTINGS: &[Setting] = &[
     setting!("data", Directory, data),
     setting!("public_url", Public, public_url),
     setting!("insecure_http", Flag, insecure_http),
+    setting!("tls.certificate_file", OtherPath, tls.certificate_file),
+    setting!("tls.key_file", OtherPath, tls.key_file),
+    setting!("tls.minimum_version", Version, tls.minimum_version),
+    setting!("tls.handshake_timeout", TIME, tls.handshake_timeout),
+    setting!("tls.handshakes_max", MANY, tls.handshakes_max),
+    setting!("tls.reload_interval", TIME, tls.reload_interval),
     setting!("http.connections_max", MANY, http.connections_max),
     setting!("http.header_timeout", TIME, http.header_timeout),
     setting!("http.body_timeout", TIME, http.body_timeout),

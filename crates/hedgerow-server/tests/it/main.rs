@@ -5,6 +5,7 @@
 
 mod admin;
 mod config;
+mod connections;
 mod dead_letters;
 mod delivery;
 mod explanation;
@@ -15,4 +16,5 @@ mod publish;
 mod schemas;
 mod secrets;
 mod support;
+mod tls;
 mod tokens;

@@ -17,7 +17,7 @@ use crate::tokens::Tokens;
 fn app(data: &std::path::Path) -> (SharedApp, watch::Sender<hedgerow_delivery::grid::GridState>) {
     let (grid, seen) = watch::channel(hedgerow_delivery::grid::GridState::Opening);
     let config = Config::default();
-    let url = PublicUrl::new(None, config.listen);
+    let url = PublicUrl::new(None, config.listen, false);
     let tokens = Tokens::load_or_create(data).unwrap();
     let app = App::new(&config, None, url, tokens, seen, Arc::default());
     (Arc::new(app), grid)
