@@ -248,7 +248,12 @@ fn request(
     let plan = &job.plan;
     let unpacked = unpack_event(&event.bytes)?;
     let topic_path = event_grid::topic_path(&plan.topic_name);
-    let body = delivery::body(plan.delivery_schema, &unpacked, &topic_path);
+    let body = delivery::body(
+        plan.delivery_schema,
+        &unpacked,
+        &topic_path,
+        event.published,
+    );
     let traceparent = traceparent(&unpacked);
     let headers = delivery::headers(&DeliveryHeaders {
         schema: plan.delivery_schema,

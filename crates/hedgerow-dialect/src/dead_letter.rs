@@ -100,7 +100,12 @@ impl DeadLetterArray {
         match format.schema {
             DeliverySchema::CloudEventSchemaV1_0 => cloud_event(event, letter, format, &mut record),
             DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
-                event_grid::encode::envelope(event, format.topic_path, &mut record);
+                event_grid::encode::envelope(
+                    event,
+                    format.topic_path,
+                    Value::Text(letter.publish_time),
+                    &mut record,
+                );
                 letter.members(&NAMES, format.extra.last_http_status, true, &mut record);
                 event_grid::encode::data(event, &mut record);
             }
@@ -202,7 +207,13 @@ fn cloud_event(
 ) {
     let extra = format.extra;
     let rename = |name| new_name(name, event, extra);
-    cloud_events::encode::attributes(event, format.topic_path, rename, record);
+    cloud_events::encode::attributes(
+        event,
+        format.topic_path,
+        Value::Text(letter.publish_time),
+        rename,
+        record,
+    );
     letter.members(
         &LOWER_CASE_NAMES,
         extra.last_http_status,

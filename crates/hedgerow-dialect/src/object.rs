@@ -1,7 +1,10 @@
 //! Writes JSON objects member by member, and says beforehand how long they become, so that a body is allocated once.
 
+use std::io::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hedgerow_core::time::Timestamp;
 
 /// The value of a member.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +19,8 @@ pub(crate) enum Value<'a> {
     Base64(&'a [u8]),
     /// A number.
     Number(u64),
+    /// A time, as a text.
+    Time(Timestamp),
 }
 
 /// Takes the members of an object in their order.
@@ -93,6 +98,7 @@ impl Value<'_> {
             Self::Joined(first, second) => QUOTES + escaped_len(first) + escaped_len(second),
             Self::Json(text) => text.len(),
             Self::Base64(bytes) => QUOTES + bytes.len().div_ceil(3) * 4,
+            Self::Time(_) => QUOTES + "2030-01-02T03:04:05.0000000Z".len(),
             Self::Number(number) => number.checked_ilog10().unwrap_or(0) as usize + 1,
         }
     }
@@ -118,6 +124,9 @@ impl Value<'_> {
                     .encode_slice(bytes, &mut body[begin..])
                     .expect("the room was computed for it");
                 body.push(b'"');
+            }
+            Self::Time(time) => {
+                write!(body, "\"{time}\"").expect("memory takes it");
             }
             Self::Number(number) => {
                 serde_json::to_writer(body, &number).expect("memory takes it");
@@ -160,6 +169,8 @@ mod tests {
             Value::Number(9),
             Value::Number(10),
             Value::Number(u64::MAX),
+            Value::Time(Timestamp::ZERO),
+            Value::Time(Timestamp::from_millis(1_893_553_445_006)),
         ];
         for count in 0..=values.len() {
             let mut length = Length::default();

@@ -1,12 +1,14 @@
 //! `convert`: what a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
 
 use hedgerow_core::spec::{DeliverySchema, InputSchema};
+use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery::{self, Form};
 use hedgerow_dialect::event_grid::{Request, decode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::read_values::timestamp;
 use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
@@ -26,7 +28,6 @@ struct Input {
     body_base64: Option<String>,
     #[allow(dead_code)]
     mapping: Option<Value>,
-    #[allow(dead_code)]
     publish_time: Option<String>,
     #[allow(dead_code)]
     generated_id: Option<String>,
@@ -51,12 +52,16 @@ pub fn judge(case: &Case) -> Result<Run, String> {
     }
     let body = format!("[{}]", input.event_text.ok_or("no event_text")?);
     let topic_path = input.topic_path.ok_or("no topic_path")?;
+    let published = match &input.publish_time {
+        Some(time) => timestamp(time)?,
+        None => Timestamp::ZERO,
+    };
     let request = Request {
         content_type: None,
         topic_path: &topic_path,
     };
     let events = decode(body.as_bytes(), &request).map_err(|error| format!("{error:?}"))?;
-    let delivered = delivery::body(schema, &events[0], &topic_path);
+    let delivered = delivery::body(schema, &events[0], &topic_path, published);
     let delivered = std::str::from_utf8(&delivered).map_err(|error| error.to_string())?;
     let event = match delivery::form(schema, false) {
         Form::Array => delivered

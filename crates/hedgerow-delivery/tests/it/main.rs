@@ -9,6 +9,7 @@ mod dead_letters;
 mod declarations;
 mod explain;
 mod fencing;
+mod golden;
 mod history;
 mod late;
 mod letter_box;

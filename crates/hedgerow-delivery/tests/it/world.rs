@@ -333,8 +333,11 @@ impl World {
     }
 
     pub async fn topic(&self, name: &str) -> TopicId {
+        self.topic_with(name, TopicSpec::default()).await
+    }
+
+    pub async fn topic_with(&self, name: &str, spec: TopicSpec) -> TopicId {
         let name = name.parse().unwrap();
-        let spec = TopicSpec::default();
         let asked = self
             .handle
             .ask(|answer| Command::PutTopic { name, spec, answer });
@@ -415,6 +418,13 @@ impl World {
     /// Publishes events with these ids and waits until they are durable. Gives their publish time.
     pub async fn publish(&self, topic: TopicId, ids: &[&str]) -> Timestamp {
         let appending = self.store.append(topic, packed(ids)).unwrap();
+        appending.await.unwrap().published
+    }
+
+    /// Publishes an event, and says when that was.
+    pub async fn publish_event(&self, topic: TopicId, event: &Event<'_>) -> Timestamp {
+        let packed = PackedEvents::pack(std::slice::from_ref(event));
+        let appending = self.store.append(topic, packed).unwrap();
         appending.await.unwrap().published
     }
 
@@ -562,9 +572,12 @@ fn answer(
         .collect();
     let body = String::from_utf8(request.body().to_vec()).expect("a JSON body");
     let parsed: serde_json::Value = serde_json::from_str(&body).expect("a JSON body");
-    let event_id = parsed[0]["id"]
-        .as_str()
-        .expect("an event with an id")
+    // A CloudEvent is an object, anything else an array.
+    let event_id = parsed
+        .pointer("/0/id")
+        .or(parsed.get("id"))
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or("custom")
         .to_owned();
     let delivery_count = headers["aeg-delivery-count"].parse().expect("a number");
     let at = receiver.begun.elapsed();

@@ -12,6 +12,7 @@ use crate::object::{Members, Value};
 pub(crate) fn attributes<'n>(
     event: &'n Event<'_>,
     topic_path: &str,
+    published: Value<'_>,
     rename: impl Fn(&'n str) -> Cow<'n, str>,
     members: &mut impl Members,
 ) {
@@ -23,7 +24,11 @@ pub(crate) fn attributes<'n>(
     // A mapping may have given an empty one, which a CloudEvent cannot have.
     let subject = event.subject.as_deref().filter(|text| !text.is_empty());
     members.text_if_some("subject", subject);
-    members.text_if_some("time", event.time.as_deref());
+    let time = event.time.as_deref().map(Value::Text);
+    // What was published in another schema has a time always: its own, or that of its publication (ED-052).
+    if let Some(time) = time.or_else(|| source.is_none().then_some(published)) {
+        members.member("time", time);
+    }
     if source.is_none() {
         if !matches!(event.data, Data::None) {
             members.member("datacontenttype", Value::Text("application/json"));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::time::Timestamp;
 
 use crate::object::{Length, Members, Value, Writer};
 use crate::{cloud_events, event_grid};
@@ -29,17 +30,22 @@ pub const fn form(schema: DeliverySchema, is_batched: bool) -> Form {
 /// Writes the body of a delivery that is not batched: an object for `CloudEvents`, otherwise an array with the one event.
 ///
 /// `data` is left out when the event has none, and byte for byte as it was published when it has. The custom schema is the
-/// published event itself, byte for byte (ED-136).
+/// published event itself, byte for byte (ED-136). `published` is the time of an event that has none of its own (ED-052).
 #[must_use]
-pub fn body(schema: DeliverySchema, event: &Event<'_>, topic_path: &str) -> Vec<u8> {
+pub fn body(
+    schema: DeliverySchema,
+    event: &Event<'_>,
+    topic_path: &str,
+    published: Timestamp,
+) -> Vec<u8> {
     let is_array = form(schema, false) == Form::Array;
     let brackets = if is_array { "[]".len() } else { 0 };
-    let length = brackets + event_len(schema, event, topic_path);
+    let length = brackets + event_len(schema, event, topic_path, published);
     let mut body = Vec::with_capacity(length);
     if is_array {
         body.push(b'[');
     }
-    push_event(schema, event, topic_path, &mut body);
+    push_event(schema, event, topic_path, published, &mut body);
     if is_array {
         body.push(b']');
     }
@@ -47,21 +53,32 @@ pub fn body(schema: DeliverySchema, event: &Event<'_>, topic_path: &str) -> Vec<
     body
 }
 
-fn event_len(schema: DeliverySchema, event: &Event<'_>, topic_path: &str) -> usize {
+fn event_len(
+    schema: DeliverySchema,
+    event: &Event<'_>,
+    topic_path: &str,
+    published: Timestamp,
+) -> usize {
     if schema == DeliverySchema::CustomInputSchema {
         return original(event).len();
     }
     let mut length = Length::default();
-    members(schema, event, topic_path, &mut length);
+    members(schema, event, topic_path, published, &mut length);
     length.bytes()
 }
 
-fn push_event(schema: DeliverySchema, event: &Event<'_>, topic_path: &str, body: &mut Vec<u8>) {
+fn push_event(
+    schema: DeliverySchema,
+    event: &Event<'_>,
+    topic_path: &str,
+    published: Timestamp,
+    body: &mut Vec<u8>,
+) {
     if schema == DeliverySchema::CustomInputSchema {
         return original(event).push(body);
     }
     let mut writer = Writer::begin(body);
-    members(schema, event, topic_path, &mut writer);
+    members(schema, event, topic_path, published, &mut writer);
     writer.finish();
 }
 
@@ -69,15 +86,17 @@ fn members(
     schema: DeliverySchema,
     event: &Event<'_>,
     topic_path: &str,
+    published: Timestamp,
     members: &mut impl Members,
 ) {
+    let published = Value::Time(published);
     match schema {
         DeliverySchema::CloudEventSchemaV1_0 => {
-            cloud_events::encode::attributes(event, topic_path, Cow::Borrowed, members);
+            cloud_events::encode::attributes(event, topic_path, published, Cow::Borrowed, members);
             cloud_events::encode::data(event, members);
         }
         DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => {
-            event_grid::encode::envelope(event, topic_path, members);
+            event_grid::encode::envelope(event, topic_path, published, members);
             event_grid::encode::data(event, members);
         }
     }

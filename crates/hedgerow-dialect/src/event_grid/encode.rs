@@ -4,11 +4,18 @@ use hedgerow_core::event::{Data, Event};
 
 use crate::object::{Members, Value};
 
-/// Gives all members but the data: `id`, `eventTime`, `eventType`, `dataVersion`, `metadataVersion`, `topic`, `subject`.
-pub(crate) fn envelope(event: &Event<'_>, topic_path: &str, members: &mut impl Members) {
+/// Gives all members but the data: `id`, `eventTime`, `eventType`, `dataVersion`, `metadataVersion`, `topic`, `subject`. An
+/// event without a time has that at which it was published (ED-052).
+pub(crate) fn envelope(
+    event: &Event<'_>,
+    topic_path: &str,
+    published: Value<'_>,
+    members: &mut impl Members,
+) {
+    members.member("id", Value::Text(&event.id));
+    let time = event.time.as_deref().map_or(published, Value::Text);
+    members.member("eventTime", time);
     let mut text = |name, text| members.member(name, Value::Text(text));
-    text("id", &event.id);
-    text("eventTime", event.time.as_deref().unwrap_or_default());
     text("eventType", &event.event_type);
     let data_version = event.data_version.as_deref();
     text("dataVersion", data_version.unwrap_or_default());

@@ -7,6 +7,7 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::DeliverySchema::{
     self, CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema,
 };
+use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery::{DeliveryHeaders, SentEvent, body, headers, system_id};
 use hedgerow_dialect::event_grid::topic_path;
 
@@ -25,8 +26,11 @@ fn event() -> Event<'static> {
     }
 }
 
+/// 2030-01-02T03:04:05.006Z
+const PUBLISHED: Timestamp = Timestamp::from_millis(1_893_553_445_006);
+
 fn text(schema: DeliverySchema, event: &Event<'_>) -> String {
-    String::from_utf8(body(schema, event, &topic_path("orders"))).unwrap()
+    String::from_utf8(body(schema, event, &topic_path("orders"), PUBLISHED)).unwrap()
 }
 
 /// ED-133: names, order, and the time as it was sent.
@@ -39,6 +43,12 @@ fn an_event_grid_body_is_an_array_with_the_members_in_order() {
         r#""data":{ "a" : 1.10 }}]"#,
     );
     assert_eq!(text(EventGridSchema, &event()), expected);
+    let timeless = Event {
+        time: None,
+        ..event()
+    };
+    let expected = expected.replace("05.1234567+02:00", "05.0060000Z");
+    assert_eq!(text(EventGridSchema, &timeless), expected, "ED-052");
 }
 
 /// ED-131, ED-134, ED-135: one object, converted.
@@ -56,10 +66,13 @@ fn a_converted_cloud_event_is_an_object() {
     assert_eq!(text(CloudEventSchemaV1_0, &versioned), expected);
     let odd = Event {
         subject: Some("".into()),
+        time: None,
         data: Data::None,
         ..event()
     };
     let written = text(CloudEventSchemaV1_0, &odd);
+    let published = r#""time":"2030-01-02T03:04:05.0060000Z""#;
+    assert!(written.contains(published), "ED-052: {written}");
     for absent in ["subject", "dataschema", "datacontenttype", "data"] {
         assert!(!written.contains(&format!("\"{absent}\"")), "{written}");
     }
@@ -108,7 +121,7 @@ fn a_body_is_allocated_once() {
         ..event()
     };
     for schema in DeliverySchema::ALL {
-        let body = body(schema, &odd, "/t");
+        let body = body(schema, &odd, "/t", PUBLISHED);
         assert_eq!(body.len(), body.capacity(), "{schema:?}");
         let read: serde_json::Value = serde_json::from_slice(&body).unwrap();
         match schema {

@@ -2,6 +2,7 @@
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery;
 use hedgerow_dialect::event_grid::{PublishError, Request, decode};
 use proptest::prelude::*;
@@ -18,7 +19,12 @@ fn read(body: &[u8]) -> Result<Vec<Event<'_>>, PublishError> {
 }
 
 fn encode(event: &Event<'_>, topic_path: &str) -> Vec<u8> {
-    delivery::body(DeliverySchema::EventGridSchema, event, topic_path)
+    delivery::body(
+        DeliverySchema::EventGridSchema,
+        event,
+        topic_path,
+        Timestamp::ZERO,
+    )
 }
 
 fn space() -> impl Strategy<Value = &'static str> + Clone {
@@ -67,7 +73,7 @@ proptest! {
         let delivered = encode(&events[0], "/t");
         let [delivered]: [Delivered<'_>; 1] = serde_json::from_slice(&delivered).unwrap();
         prop_assert_eq!(delivered.data.get(), data.as_str());
-        let delivered = delivery::body(DeliverySchema::CloudEventSchemaV1_0, &events[0], "/t");
+        let delivered = delivery::body(DeliverySchema::CloudEventSchemaV1_0, &events[0], "/t", Timestamp::ZERO);
         let delivered: Delivered<'_> = serde_json::from_slice(&delivered).unwrap();
         prop_assert_eq!(delivered.data.get(), data.as_str());
     }
