@@ -125,6 +125,12 @@ pub const DEAD_LETTER_WRITES_MAX: usize = 4;
 /// Bytes of the path of a dead-letter directory, well below what file systems take with a blob's name behind it.
 pub const DEAD_LETTER_PATH_BYTES_MAX: usize = 255;
 
+/// Bytes of what is said about a dead-letter store that cannot be written to: such stores answer with whole pages.
+pub const DEAD_LETTER_PROBLEM_BYTES_MAX: usize = 1_024;
+
+/// Bytes of an answer of an object store: short for what is written and deleted, a page of names at most.
+pub const OBJECT_ANSWER_BYTES_MAX: usize = 1 << 20;
+
 // --- the engine ---
 
 /// Bytes of records that may wait to be written when another attempt starts: each attempt adds some.

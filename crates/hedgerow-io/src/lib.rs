@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | [`clock`] | reads both kinds of time |
 //! | [`chance`] | draws random numbers, keys and ids |
-//! | [`dead_letter`] | keeps dead letters as blobs, in a directory |
+//! | [`dead_letter`] | keeps dead letters as blobs, in a directory or another object store |
 //! | [`http`] | opens guarded connections, keeps them, and sends requests over them |
 
 pub mod chance;

@@ -7,5 +7,6 @@ mod dead_letter;
 mod guarded;
 mod loopback;
 mod misbehaving;
+mod objects;
 mod paused;
 mod server;
