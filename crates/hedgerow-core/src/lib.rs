@@ -16,6 +16,7 @@
 //! | [`outcome`] | what an answer or a failure means |
 //! | [`retry`] | when the next attempt is, or that there is none |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
+//! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
@@ -32,3 +33,4 @@ pub mod retry;
 pub mod spec;
 pub mod text;
 pub mod time;
+pub mod validation;

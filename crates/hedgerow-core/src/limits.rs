@@ -105,6 +105,17 @@ pub const HEADER_VALUE_BYTES_MAX: usize = 4_096;
 /// Retry slots of a schedule: a list that a person writes.
 pub const RETRY_SLOTS_MAX: usize = 100;
 
+// --- handshakes ---
+
+/// Handshakes that run at a time, over all subscriptions: each has a connection.
+pub const HANDSHAKES_MAX: usize = 64;
+
+/// Bytes of an answer to a handshake that are read: one that says something is a fraction of that.
+pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the headers of such an answer that are kept for people, names and values.
+pub const EXCHANGE_HEADERS_BYTES_MAX: usize = 4_096;
+
 // --- dead letters ---
 
 /// `deadLetter.delay`, in seconds. Source: ED-245.

@@ -19,6 +19,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::note::{AttemptNote, event_id};
+use crate::validation::{Callback, Called};
 
 /// How long a look at a dead-letter destination may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -97,6 +98,20 @@ pub enum Command {
         spec: Box<SubscriptionSpec>,
         /// The subscription, and whether it is new.
         answer: Answer<(SubscriptionInfo, bool)>,
+    },
+    /// Waits until the handshake of a subscription has ended, or waits for somebody to open its URL.
+    AwaitValidation {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// How it stands then.
+        answer: Answer<SubscriptionInfo>,
+    },
+    /// Completes a handshake by its URL.
+    CallBack {
+        /// What was called.
+        callback: Callback,
+        /// What became of it; a success is durable.
+        answer: Answer<Called>,
     },
     /// Deletes a subscription and what is owed to it.
     DeleteSubscription {

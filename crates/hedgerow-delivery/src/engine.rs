@@ -9,6 +9,7 @@
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
+//! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
 //! ```
@@ -28,6 +29,7 @@ mod reader;
 mod settlements;
 mod subscriptions;
 mod upkeep;
+mod validations;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -51,9 +53,11 @@ use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
+use self::validations::Validations;
 use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
 use crate::endpoints::Endpoints;
+use crate::handshake::HandshakeReport;
 use crate::letter_write::LetterReport;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
@@ -134,6 +138,7 @@ pub struct Engine {
     read_behind_last: TopicId,
     endpoints: Endpoints,
     letter_writes: LetterWrites,
+    validations: Validations,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
     /// Late exchanges in the order in which they timed out; those that closed since are among them.
@@ -169,6 +174,12 @@ enum Internal {
     Checkpointed(Result<(), StoreError>),
     /// What became of a write of dead letters.
     LettersWritten(Result<LetterReport, StoreError>),
+    /// What became of a handshake of a subscription, by its token.
+    HandshakeEnded {
+        subscription: SubscriptionId,
+        token: String,
+        report: Result<HandshakeReport, StoreError>,
+    },
 }
 
 /// The life of an engine.
@@ -227,6 +238,7 @@ impl Engine {
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
             letter_writes: LetterWrites::new(parts.dead_letters),
+            validations: Validations::new(settings.validation.clone()),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
             is_store_full: false,
             phase: if settings.starts_held {
@@ -381,6 +393,8 @@ impl Engine {
         self.wake_the_due()?;
         self.start_attempts()?;
         self.write_letters()?;
+        self.expire_validations()?;
+        self.start_handshakes();
         self.upkeep()?;
         Ok(has_more)
     }
@@ -390,6 +404,11 @@ impl Engine {
             Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
             Internal::Checkpointed(result) => self.checkpointed(result),
             Internal::LettersWritten(report) => self.letters_written(report),
+            Internal::HandshakeEnded {
+                subscription,
+                token,
+                report,
+            } => self.handshake_ended(subscription, &token, report),
         }
     }
 
@@ -423,7 +442,9 @@ impl Engine {
     /// How long nothing will be due.
     fn time_to_sleep(&self) -> Duration {
         let now = self.clock.now();
-        let wake = self.wakes.first().map(|(at, _)| at.since(now.timestamp));
+        let wake = self.wakes.first().map(|(at, _)| *at);
+        let wake = wake.into_iter().chain(self.validations.next()).min();
+        let wake = wake.map(|at| at.since(now.timestamp));
         let wake = wake.map(|wait| self.clock.wait(wait.saturating_sub(wait / SLEW_DIVISOR)));
         let rest = self.endpoints.is_anybody_resting().then_some(REST_LOOK);
         let rests_until = self

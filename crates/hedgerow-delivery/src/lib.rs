@@ -7,6 +7,8 @@
 //! | [`command`] | what the admin API asks of the engine |
 //! | [`explain`] | why an event did or did not reach a subscription, from the history, the log and the engine |
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
+//! | [`handshake`] | one handshake with an endpoint: ask, wait, ask again, report |
+//! | [`validation`] | what is asked about handshakes from outside |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
 //! | [`letter_write`] | one write of dead letters: read the events, spell, hand over |
@@ -25,6 +27,7 @@ mod endpoints;
 pub mod engine;
 pub mod explain;
 pub mod grid;
+mod handshake;
 mod letter_write;
 mod letters;
 pub mod note;
@@ -32,6 +35,7 @@ mod plan;
 mod remember;
 mod runner;
 pub mod settings;
+pub mod validation;
 
 /// An error with everything behind it, in one line.
 pub(crate) fn in_full(error: &dyn std::error::Error) -> String {

@@ -9,7 +9,8 @@ use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
-use hedgerow_core::spec::{DeadLetterDestination, DeliverySchema, Destination};
+use hedgerow_core::spec::{DeadLetterDestination, DeliverySchema, Destination, EndpointUrl};
+use hedgerow_core::validation::start_interval;
 use hedgerow_io::http::Target;
 use hedgerow_store::catalog::{Subscription, Topic};
 
@@ -29,6 +30,8 @@ pub(crate) struct Plan {
     /// Where what is given up is written; `None` to drop it (ED-244).
     pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
     pub(crate) dead_letter: DeadLetterSettings,
+    /// The least time between two starts, if the endpoint asked for one (ED-167).
+    pub(crate) start_interval: Option<Duration>,
     /// Each with the first event it decides about, ascending (ED-085).
     filters: Vec<(u64, Filter)>,
 }
@@ -49,10 +52,7 @@ impl Plan {
             reason,
         };
         let Destination::WebHook { endpoint_url } = &subscription.spec.destination;
-        let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
-        let target = Target::from_url(&url).map_err(|e| refused(e.to_string()))?;
-        let path_and_query =
-            path_and_query(endpoint_url.as_str(), &url).map_err(|e| refused(e.to_string()))?;
+        let (target, path_and_query) = endpoint(endpoint_url).map_err(refused)?;
         let filters = subscription
             .filters
             .iter()
@@ -70,6 +70,7 @@ impl Plan {
             delivery_schema: subscription.spec.event_delivery_schema,
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
+            start_interval: subscription.allowed_rate.map(start_interval),
             filters,
         })
     }
@@ -88,6 +89,15 @@ impl Plan {
             .find(|(from_seq, _)| *from_seq <= seq);
         version.is_some_and(|(_, filter)| filter.matches(event_type, subject).is_ok())
     }
+}
+
+/// Where requests to an endpoint go: who is connected to, and what is asked for there.
+pub(crate) fn endpoint(endpoint_url: &EndpointUrl) -> Result<(Target, PathAndQuery), String> {
+    let url = url::Url::parse(endpoint_url.as_str()).map_err(|error| error.to_string())?;
+    let target = Target::from_url(&url).map_err(|error| error.to_string())?;
+    let path_and_query =
+        path_and_query(endpoint_url.as_str(), &url).map_err(|error| error.to_string())?;
+    Ok((target, path_and_query))
 }
 
 /// Path and query as they were declared (ED-121). Only characters that no request line can carry are escaped, as `url` does.

@@ -158,7 +158,7 @@ fn shown(excerpt: &Excerpt, query: Option<&str>) -> ResponseExcerpt {
 }
 
 /// The text without the query and without the values in it. In a text that `is_cut` its end may be the beginning of one.
-fn without(text: &str, query: &str, is_cut: bool) -> String {
+pub(crate) fn without(text: &str, query: &str, is_cut: bool) -> String {
     let decoded = url::form_urlencoded::parse(query.as_bytes());
     let mut secrets: Vec<String> = decoded.map(|(_, value)| value.into_owned()).collect();
     let raw = query.split('&').filter_map(|pair| pair.split_once('='));

@@ -62,6 +62,8 @@ pub(crate) struct Runner {
     pub(crate) unsettled_successes: u64,
     /// Whether it stands in the queue of its endpoint.
     pub(crate) is_queued: bool,
+    /// No attempt starts before: the endpoint takes only so many a minute (ED-167).
+    pub(crate) not_before: Timestamp,
 }
 
 /// A delivery that was never attempted.
@@ -159,6 +161,7 @@ impl Runner {
             late_open: 0,
             unsettled_successes: 0,
             is_queued: false,
+            not_before: Timestamp::ZERO,
         }
     }
 

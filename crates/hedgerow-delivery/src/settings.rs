@@ -5,6 +5,7 @@ use std::time::Duration;
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
+use hedgerow_core::validation::ValidationSettings;
 use hedgerow_dialect::dead_letter::ExtraMembers;
 
 /// Settings of an engine.
@@ -12,6 +13,11 @@ use hedgerow_dialect::dead_letter::ExtraMembers;
 pub struct EngineSettings {
     /// The schedule and what outcomes mean.
     pub retry: RetrySettings,
+    /// How endpoints are asked whether they want deliveries.
+    pub validation: ValidationSettings,
+    /// Where this server is reached from outside, without a slash at its end: the URLs that complete handshakes are made
+    /// from it (ED-160).
+    pub public_url: String,
     /// Attempts at one endpoint at a time.
     pub credits: CreditSettings,
     /// Attempts at a time over all endpoints.
@@ -46,6 +52,8 @@ impl Default for EngineSettings {
     fn default() -> Self {
         Self {
             retry: RetrySettings::default(),
+            validation: ValidationSettings::default(),
+            public_url: "http://localhost:8080".to_owned(),
             credits: CreditSettings::default(),
             attempts_max: 4096,
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,

@@ -10,10 +10,11 @@
 //! | [`cloud_events`] | `CloudEvents` 1.0 over HTTP |
 //!
 //! What goes out depends on a subscription's delivery schema: [`delivery`] is a delivery's body and headers, [`dead_letter`]
-//! the content of a dead-letter blob.
+//! the content of a dead-letter blob, [`handshake`] what asks an endpoint first whether it wants deliveries.
 
 pub mod cloud_events;
 pub mod dead_letter;
 pub mod delivery;
 pub mod event_grid;
+pub mod handshake;
 mod object;

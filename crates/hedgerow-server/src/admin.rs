@@ -11,6 +11,7 @@ mod subscriptions;
 mod terminal_records;
 mod tokens;
 mod topics;
+mod validation;
 
 use axum::Router;
 use axum::extract::Request;

@@ -53,6 +53,8 @@ pub struct Config {
     pub allow_networks: Vec<Network>,
     /// `responseTimeoutSeconds` of subscriptions that do not say it, in whole seconds (ED-176).
     pub response_timeout: Duration,
+    /// How long the answer to a declaration waits for the handshake with its endpoint.
+    pub validation_answer_wait: Duration,
     /// Where dead letters may be written, and how for subscriptions that do not say it.
     pub dead_letter: DeadLetterConfig,
     /// How deliveries are made.
@@ -129,6 +131,7 @@ impl Default for Config {
             http: HttpConfig::default(),
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
+            validation_answer_wait: Duration::from_secs(35),
             dead_letter: DeadLetterConfig::default(),
             engine: EngineSettings::default(),
             client: ClientOptions::default(),

@@ -250,6 +250,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "InvalidInput", message, hint)
     }
 
+    /// 400: an endpoint was asked and did not consent.
+    pub fn not_validated(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        let status = StatusCode::BAD_REQUEST;
+        Self::new(status, "EndpointValidationFailed", message, hint)
+    }
+
     /// 404: there is no such path.
     pub fn no_route(path: &str) -> Self {
         let message = format!("there is nothing at \"{}\"", shorten(path));

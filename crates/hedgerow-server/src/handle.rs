@@ -2,6 +2,7 @@
 //! shows each attempt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::SubscriptionId;
@@ -10,7 +11,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Answer, Command, CommandError, EngineHandle};
 use hedgerow_delivery::grid::GridState;
 use hedgerow_delivery::note::AttemptNote;
-use hedgerow_store::catalog::TopicKeys;
+use hedgerow_store::catalog::{Provisioning, Subscription, TopicKeys};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 
@@ -22,6 +23,7 @@ pub struct ServerHandle {
     grid: watch::Receiver<GridState>,
     public_url: PublicUrl,
     time: ServerTime,
+    validation_answer_wait: Duration,
 }
 
 /// Says what a server's time is.
@@ -37,6 +39,9 @@ pub enum HandleError {
     /// It refused.
     #[error(transparent)]
     Refused(#[from] CommandError),
+    /// The endpoint did not consent.
+    #[error("{0}")]
+    NotValidated(String),
 }
 
 /// A topic, for whoever publishes to it.
@@ -68,11 +73,13 @@ impl ServerHandle {
         grid: watch::Receiver<GridState>,
         public_url: PublicUrl,
         time: ServerTime,
+        validation_answer_wait: Duration,
     ) -> Self {
         Self {
             grid,
             public_url,
             time,
+            validation_answer_wait,
         }
     }
 
@@ -109,23 +116,29 @@ impl ServerHandle {
         })
     }
 
-    /// Declares a subscription, or declares it anew: it then keeps its id and what is owed to it.
+    /// Declares a subscription, or declares it anew: it then keeps its id and what is owed to it. Waits for the handshake
+    /// with its endpoint.
     ///
     /// # Errors
-    /// If the topic is not there, or the endpoint is refused.
+    /// If the topic is not there, or the endpoint is refused or does not consent.
     pub async fn ensure_subscription(
         &self,
         topic: &str,
         name: &SubscriptionName,
         spec: &SubscriptionSpec,
     ) -> Result<SubscriptionEntry, HandleError> {
-        let put = |answer| Command::PutSubscription {
-            topic: topic.to_owned(),
-            name: name.clone(),
-            spec: Box::new(spec.clone()),
-            answer,
+        let wait = self.validation_answer_wait;
+        let put = async |engine: EngineHandle| {
+            let spec = Box::new(spec.clone());
+            engine
+                .put_subscription(topic.to_owned(), name.clone(), spec, wait)
+                .await
         };
-        let (info, is_new) = self.ask(put).await?;
+        let (info, is_new) = self.ask_with(put).await?;
+        if info.subscription.newest_provisioning() == Provisioning::Failed {
+            let reason = refusal(&info.subscription).unwrap_or_default();
+            return Err(HandleError::NotValidated(reason));
+        }
         Ok(SubscriptionEntry {
             id: info.subscription.id,
             pending: info.pending,
@@ -176,10 +189,18 @@ impl ServerHandle {
 
     /// Asks, and asks again when the store was opened again meanwhile.
     async fn ask<T>(&self, make: impl Fn(Answer<T>) -> Command) -> Result<T, HandleError> {
+        self.ask_with(async |engine: EngineHandle| engine.ask(&make).await)
+            .await
+    }
+
+    async fn ask_with<T>(
+        &self,
+        ask: impl AsyncFn(EngineHandle) -> Result<T, CommandError>,
+    ) -> Result<T, HandleError> {
         let mut grid = self.grid.clone();
         loop {
             let engine = serving(&mut grid).await.ok_or(HandleError::Stopped)?;
-            match engine.ask(&make).await {
+            match ask(engine).await {
                 Err(CommandError::Unavailable) => {
                     // This engine is ending: its state is replaced next.
                     grid.changed().await.map_err(|_| HandleError::Stopped)?;
@@ -188,6 +209,12 @@ impl ServerHandle {
             }
         }
     }
+}
+
+/// Why the newest declaration is not in force, if its endpoint did not consent.
+pub(crate) fn refusal(subscription: &Subscription) -> Option<String> {
+    let state = &subscription.validation.as_ref()?.state;
+    Some(state.exchange()?.message.clone())
 }
 
 /// Waits for an engine; `None` when there will be none any more.

@@ -28,6 +28,7 @@ mod access;
 mod admin;
 mod auth;
 mod body;
+mod callback;
 pub mod config;
 mod connections;
 mod descriptors;

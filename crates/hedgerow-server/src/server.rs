@@ -160,13 +160,19 @@ impl Server {
         };
         let engine = EngineSettings {
             webhook_origin,
+            public_url: public_url.as_str().to_owned(),
             starts_held: options.starts_held,
             late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
         };
         let started = start_engine(&config, engine, options.speed, &client, guard, state, stop)?;
 
-        let handle = ServerHandle::new(grid.clone(), public_url.clone(), started.time);
+        let handle = ServerHandle::new(
+            grid.clone(),
+            public_url.clone(),
+            started.time,
+            config.validation_answer_wait,
+        );
         let connections_max = descriptors.inbound_max(config.http.connections_max);
         let listener = ListenerOptions {
             connections_max,

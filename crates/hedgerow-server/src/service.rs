@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use crate::admin;
+use crate::callback;
 use crate::connections::Kind;
 use crate::error::{ApiError, Refusal};
 use crate::publish::{self, event_grid};
@@ -91,6 +92,10 @@ impl Requests {
         }
         if let Some(route) = publish::route(&self.app.public_url, &parts) {
             let answer = event_grid::answer(&self.app, route, &parts, body, id).await;
+            return answer.map(Either::Left);
+        }
+        if let Some(token) = callback::token(&parts) {
+            let answer = callback::answer(&self.app, token, &parts).await;
             return answer.map(Either::Left);
         }
         if admin::is_guarded(parts.uri.path()) {

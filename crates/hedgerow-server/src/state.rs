@@ -32,6 +32,8 @@ pub struct App {
     pub body_timeout: Duration,
     /// `responseTimeoutSeconds` of subscriptions that do not say it.
     pub response_timeout: Duration,
+    /// How long the answer to a declaration waits for the handshake with its endpoint.
+    pub validation_answer_wait: Duration,
     /// `deadLetter` of subscriptions that do not say it.
     pub dead_letter: DeadLetterSettings,
     /// What the store read and wrote since the server began.
@@ -72,6 +74,7 @@ impl App {
             guard,
             body_timeout: config.http.body_timeout,
             response_timeout: config.response_timeout,
+            validation_answer_wait: config.validation_answer_wait,
             dead_letter: config.dead_letter.settings,
             disk_counts,
             grid,

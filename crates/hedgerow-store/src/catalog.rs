@@ -5,8 +5,10 @@
 
 mod names;
 mod sealed;
+mod validation;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -15,6 +17,7 @@ use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::names::Names;
+pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
 
 /// A topic as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,13 +62,22 @@ pub struct Subscription {
     pub spec: SubscriptionSpec,
     /// When it was created.
     pub created: Timestamp,
-    /// The filters in force, each from an event on: ascending, never empty. More than one only while the subscription
-    /// stands before an event at which its filter changed (ED-085).
+    /// The filters in force, each from an event on: ascending, empty only before the endpoint has consented for the first
+    /// time. More than one only while the subscription stands before an event at which its filter changed (ED-085).
     pub filters: Vec<FilterVersion>,
     /// The newest of those that decide about no event any more: for explaining what became of an event. Ascending, at most
     /// [`FORMER_FILTERS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_filters: Vec<FilterVersion>,
+    /// The newest handshake with its endpoint, or with that of `update`; `None` if none was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<Validation>,
+    /// What was declared since and is not in force, because its endpoint has not consented (ED-163).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<SubscriptionSpec>>,
+    /// How many requests a minute the endpoint takes, if it said so (ED-167).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_rate: Option<NonZeroU32>,
 }
 
 /// Filters that are kept of a subscription although they decide about no event any more.
@@ -116,7 +128,7 @@ pub enum Change {
         /// Which topic.
         id: TopicId,
     },
-    /// A subscription receives what is published from here on.
+    /// A subscription receives what is published from here on; or, with a handshake, from its success on.
     SubscriptionCreated {
         /// Its id, the catalog's next one.
         id: SubscriptionId,
@@ -128,13 +140,30 @@ pub enum Change {
         spec: Box<SubscriptionSpec>,
         /// When.
         created: Timestamp,
+        /// The handshake that comes first; `None` if none has to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        validation: Option<Validation>,
     },
-    /// A subscription is declared anew; it keeps its id and what is owed to it.
+    /// A subscription is declared anew; it keeps its id and what is owed to it. Whatever waited for a handshake does no
+    /// longer.
     SubscriptionUpdated {
         /// Which subscription.
         id: SubscriptionId,
         /// What the user asks for now.
         spec: Box<SubscriptionSpec>,
+        /// The handshake that comes first: until it succeeds, what is in force stays so (ED-163).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        validation: Option<Validation>,
+    },
+    /// The handshake of a subscription went on, or ended.
+    SubscriptionValidated {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// How far it has come.
+        state: ValidationState,
+        /// Where it succeeded: how many requests a minute the endpoint takes, if it said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        allowed_rate: Option<NonZeroU32>,
     },
     /// A subscription is gone, with what was owed to it.
     SubscriptionDeleted {
@@ -183,6 +212,23 @@ impl From<Stored> for Catalog {
             topics: stored.topics,
             subscriptions: stored.subscriptions,
             names,
+        }
+    }
+}
+
+impl Change {
+    /// The subscription that it is about, if it is about one.
+    #[must_use]
+    pub const fn subscription(&self) -> Option<SubscriptionId> {
+        match self {
+            Self::SubscriptionCreated { id, .. }
+            | Self::SubscriptionUpdated { id, .. }
+            | Self::SubscriptionValidated { id, .. }
+            | Self::SubscriptionDeleted { id } => Some(*id),
+            Self::TopicCreated { .. }
+            | Self::TopicUpdated { .. }
+            | Self::TopicKeysChanged { .. }
+            | Self::TopicDeleted { .. } => None,
         }
     }
 }
@@ -296,29 +342,43 @@ impl Catalog {
                 name,
                 spec,
                 created,
+                validation,
             } => {
                 self.last_subscription_id = id.0;
                 self.names.add_subscription(topic, name.as_str(), id);
-                let filters = vec![FilterVersion {
-                    from_seq: next_seq(topic),
-                    filter: spec.filter.clone(),
-                }];
-                self.subscriptions.insert(
+                let mut subscription = Subscription {
                     id,
-                    Subscription {
-                        id,
-                        topic,
-                        name,
-                        spec: *spec,
-                        created,
-                        filters,
-                        former_filters: Vec::new(),
-                    },
-                );
+                    topic,
+                    name,
+                    spec: *spec,
+                    created,
+                    filters: Vec::new(),
+                    former_filters: Vec::new(),
+                    validation,
+                    update: None,
+                    allowed_rate: None,
+                };
+                if subscription.validation.is_none() {
+                    subscription.begin(next_seq(topic));
+                }
+                self.subscriptions.insert(id, subscription);
             }
-            Change::SubscriptionUpdated { id, spec } => {
+            Change::SubscriptionUpdated {
+                id,
+                spec,
+                validation,
+            } => {
                 if let Some(subscription) = self.subscriptions.get_mut(&id) {
-                    subscription.update(*spec, next_seq(subscription.topic));
+                    subscription.declare(*spec, validation, next_seq(subscription.topic));
+                }
+            }
+            Change::SubscriptionValidated {
+                id,
+                state,
+                allowed_rate,
+            } => {
+                if let Some(subscription) = self.subscriptions.get_mut(&id) {
+                    subscription.validated(state, allowed_rate, next_seq(subscription.topic));
                 }
             }
             Change::SubscriptionDeleted { id } => {
@@ -356,6 +416,57 @@ impl Subscription {
         version.map(|version| &version.filter)
     }
 
+    /// Whether it receives events: its endpoint, or the one before it, has consented.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        !self.filters.is_empty()
+    }
+
+    /// It receives what is published from here on.
+    fn begin(&mut self, next_seq: u64) {
+        self.filters = vec![FilterVersion {
+            from_seq: next_seq,
+            filter: self.spec.filter.clone(),
+        }];
+    }
+
+    /// It is declared anew. With a handshake to come, what is in force stays so.
+    fn declare(&mut self, spec: SubscriptionSpec, validation: Option<Validation>, next_seq: u64) {
+        self.update = None;
+        let must_wait = validation.is_some();
+        self.validation = validation;
+        match (self.is_active(), must_wait) {
+            (true, true) => self.update = Some(Box::new(spec)),
+            (true, false) => self.update(spec, next_seq),
+            (false, true) => self.spec = spec,
+            (false, false) => {
+                self.spec = spec;
+                self.begin(next_seq);
+            }
+        }
+    }
+
+    /// The handshake went on, or ended.
+    fn validated(
+        &mut self,
+        state: ValidationState,
+        allowed_rate: Option<NonZeroU32>,
+        next_seq: u64,
+    ) {
+        let has_succeeded = state == ValidationState::Succeeded;
+        if let Some(validation) = &mut self.validation {
+            validation.state = state;
+        }
+        if !has_succeeded {
+            return;
+        }
+        match self.update.take() {
+            Some(spec) => self.update(*spec, next_seq),
+            None => self.begin(next_seq),
+        }
+        self.allowed_rate = allowed_rate;
+    }
+
     fn update(&mut self, spec: SubscriptionSpec, next_seq: u64) {
         if self.spec.filter != spec.filter {
             self.filters.retain(|version| version.from_seq < next_seq);
@@ -363,6 +474,9 @@ impl Subscription {
                 from_seq: next_seq,
                 filter: spec.filter.clone(),
             });
+        }
+        if self.spec.destination != spec.destination {
+            self.allowed_rate = None;
         }
         self.spec = spec;
     }

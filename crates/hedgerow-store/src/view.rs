@@ -518,32 +518,48 @@ impl View {
                 self.changed.topics.insert(*id);
                 self.forget_snapshots_of(*id);
             }
-            Change::SubscriptionCreated { id, topic, .. } => {
-                let cursor = Some(self.next_seq(*topic));
-                let row = SubscriptionRow {
-                    cursor,
-                    ..Default::default()
-                };
-                let state = SubscriptionState {
-                    topic: Some(*topic),
-                    row,
-                    open: OpenSet::default(),
-                };
-                self.subscriptions.insert(*id, state);
-                self.members.entry(*topic).or_default().push(*id);
-                self.changed.subscriptions.insert(*id);
-            }
             Change::TopicUpdated { .. }
             | Change::TopicKeysChanged { .. }
+            | Change::SubscriptionCreated { .. }
             | Change::SubscriptionUpdated { .. }
+            | Change::SubscriptionValidated { .. }
             | Change::SubscriptionDeleted { .. } => {}
         }
+        let subscription = change.subscription();
         let topics = &self.topics;
         let next_seq = |topic| topics.get(&topic).map_or(1, |row| row.next_seq);
         for id in self.catalog.apply(change, next_seq) {
             self.forget(id);
         }
+        if let Some(id) = subscription {
+            self.begin_if_active(id);
+        }
         Ok(())
+    }
+
+    /// A subscription that is active from here on gets a row, at the place where it begins. One that waits for its endpoint
+    /// has none, and keeps nothing of the log.
+    fn begin_if_active(&mut self, id: SubscriptionId) {
+        let found = self.catalog.subscription(id);
+        let active = found.filter(|found| found.is_active());
+        let Some(topic) = active.map(|found| found.topic) else {
+            return;
+        };
+        if self.subscriptions.contains_key(&id) {
+            return;
+        }
+        let row = SubscriptionRow {
+            cursor: Some(self.next_seq(topic)),
+            ..Default::default()
+        };
+        let state = SubscriptionState {
+            topic: Some(topic),
+            row,
+            open: OpenSet::default(),
+        };
+        self.subscriptions.insert(id, state);
+        self.members.entry(topic).or_default().push(id);
+        self.changed.subscriptions.insert(id);
     }
 
     /// The subscription is gone: its rows are removed bit by bit, at checkpoints.

@@ -36,7 +36,7 @@ impl Engine {
             return;
         };
         let may_start = runner.unsettled_successes < self.settings.unsettled_successes_max;
-        let may_start = may_start && self.phase == Phase::Running;
+        let may_start = may_start && self.phase == Phase::Running && runner.not_before <= now;
         if !runner.is_queued && may_start && runner.has_next(now) {
             runner.is_queued = true;
             self.endpoints.queue(&runner.plan.target, id);
@@ -54,6 +54,7 @@ impl Engine {
             self.queue_if_ready(id);
             self.queue_letters(id);
         }
+        self.release_validations();
     }
 
     /// Starts attempts until nobody may start one.
@@ -164,6 +165,9 @@ impl Engine {
         };
         let attempt = attempt::run(Arc::clone(&self.context), job, self.report_to.clone());
         let abort = self.spawner.spawn(attempt).abort_handle();
+        if let Some(interval) = runner.plan.start_interval {
+            runner.not_before = now.timestamp.plus(interval);
+        }
         runner.take_off(
             next.seq,
             Flight {
@@ -270,6 +274,7 @@ impl Engine {
 
     /// Ends the tasks of everything in flight, because this engine ends. Records nothing.
     pub(super) fn drop_flights(&mut self) {
+        self.validations.abort_all();
         for runner in self.runners.values_mut() {
             runner
                 .land_all()

@@ -10,11 +10,12 @@ use hedgerow_core::spec::{Destination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
+use hedgerow_store::catalog::{Change, Provisioning, Subscription, Topic, TopicKeys};
 use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
+use super::validations::Conclusion;
 use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
 use crate::runner::Runner;
 
@@ -23,11 +24,19 @@ use crate::runner::Runner;
 pub(super) struct Declarations {
     /// Waits for its record to be durable: what to do then.
     under_way: Option<(u64, Answered)>,
-    waiting: VecDeque<Command>,
+    waiting: VecDeque<Wanted>,
+}
+
+/// What a change of the catalog is wanted for.
+enum Wanted {
+    /// Somebody asked for it.
+    Command(Command),
+    /// A handshake went on, or ended.
+    Conclusion(Conclusion),
 }
 
 /// Answers who asked for a change, once it holds or cannot be made.
-type Answered = Box<dyn FnOnce(Result<&Engine, CommandError>) + Send>;
+pub(super) type Answered = Box<dyn FnOnce(Result<&Engine, CommandError>) + Send>;
 
 impl Engine {
     /// Does what was asked, or lets it wait for the change that is under way.
@@ -71,8 +80,10 @@ impl Engine {
                 self.release();
                 reply(answer, Ok(()));
             }
+            Command::AwaitValidation { id, answer } => self.await_validation(id, answer),
+            Command::CallBack { callback, answer } => return self.call_back(&callback, answer),
             change => {
-                self.declarations.waiting.push_back(change);
+                self.declarations.waiting.push_back(Wanted::Command(change));
                 return self.next_change();
             }
         }
@@ -82,10 +93,12 @@ impl Engine {
     /// Begins the next change if none is under way. One that changes nothing is answered at once.
     fn next_change(&mut self) -> Result<(), StoreError> {
         while self.declarations.under_way.is_none() {
-            let Some(command) = self.declarations.waiting.pop_front() else {
-                break;
+            let change = match self.declarations.waiting.pop_front() {
+                Some(Wanted::Command(command)) => self.change_for(command),
+                Some(Wanted::Conclusion(conclusion)) => self.change_for_conclusion(conclusion),
+                None => break,
             };
-            let Some((change, answered)) = self.change_for(command) else {
+            let Some((change, answered)) = change else {
                 continue;
             };
             let record = self.view.catalog_record(&change)?;
@@ -103,6 +116,14 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Lets what a handshake came to hold, once the changes before it do.
+    pub(super) fn conclude(&mut self, conclusion: Conclusion) -> Result<(), StoreError> {
+        self.declarations
+            .waiting
+            .push_back(Wanted::Conclusion(conclusion));
+        self.next_change()
     }
 
     /// The change a command asks for; `None` if it was answered, because it changes nothing or cannot be done.
@@ -150,6 +171,8 @@ impl Engine {
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
             | Command::StartDeliveries { .. }
+            | Command::AwaitValidation { .. }
+            | Command::CallBack { .. }
             | Command::DeadLetters { .. }
             | Command::Standings { .. }
             | Command::NoteDeadLetterProblem { .. }
@@ -227,20 +250,24 @@ impl Engine {
             reply(answer, Err(error));
             return None;
         }
-        let is_new = existing.is_none();
-        let (id, change) = match existing {
-            Some(existing) if existing.spec == *spec => {
+        let next_id = self.view.catalog().next_subscription_id();
+        let id = existing.as_ref().map_or(next_id, |existing| existing.id);
+        let validation = self.handshake_for(id, existing.as_ref(), &spec);
+        // One that never was in force is created again (ED-158).
+        let is_new = existing
+            .as_ref()
+            .is_none_or(|existing| !existing.is_active());
+        let change = match existing {
+            Some(existing) if is_declared(&existing, &spec) => {
                 let info = self.info(&existing);
                 reply(answer, Ok((info, false)));
                 return None;
             }
-            Some(existing) => (
-                existing.id,
-                Change::SubscriptionUpdated {
-                    id: existing.id,
-                    spec,
-                },
-            ),
+            Some(_) => Change::SubscriptionUpdated {
+                id,
+                spec,
+                validation,
+            },
             None => {
                 let count = self.view.catalog().subscriptions_of(topic).count();
                 if count >= limits::SUBSCRIPTIONS_PER_TOPIC_MAX {
@@ -251,18 +278,15 @@ impl Engine {
                     reply(answer, Err(CommandError::Limit(message)));
                     return None;
                 }
-                let id = self.view.catalog().next_subscription_id();
                 let created = self.now();
-                (
+                Change::SubscriptionCreated {
                     id,
-                    Change::SubscriptionCreated {
-                        id,
-                        topic,
-                        name,
-                        spec,
-                        created,
-                    },
-                )
+                    topic,
+                    name,
+                    spec,
+                    created,
+                    validation,
+                }
             }
         };
         let answered: Answered = Box::new(move |made| {
@@ -352,7 +376,7 @@ impl Engine {
             .collect())
     }
 
-    fn info(&self, subscription: &Subscription) -> SubscriptionInfo {
+    pub(super) fn info(&self, subscription: &Subscription) -> SubscriptionInfo {
         let (counters, open) = self.view.counters(subscription.id);
         let runner = self.runners.get(&subscription.id);
         let topic = self.view.catalog().topic(subscription.topic);
@@ -446,9 +470,15 @@ impl Engine {
     }
 }
 
-fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
+pub(super) fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
     // Who asked may have gone away.
     let _ = answer.send(value);
+}
+
+/// Whether it was declared so last, and its endpoint was not asked in vain: then there is nothing to do.
+fn is_declared(existing: &Subscription, spec: &SubscriptionSpec) -> bool {
+    let newest = existing.update.as_deref().unwrap_or(&existing.spec);
+    newest == spec && existing.newest_provisioning() != Provisioning::Failed
 }
 
 fn done(answer: Answer<()>) -> Answered {

@@ -9,8 +9,8 @@ use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Change;
 
-use super::Engine;
 use super::reader::TopicReader;
+use super::{Engine, Phase};
 use crate::command::{PublishTopic, TopicTable};
 use crate::plan::Plan;
 use crate::runner::Runner;
@@ -32,6 +32,17 @@ impl Engine {
         for id in ids {
             self.add_runner(id)?;
             self.take_up_in_flight(id)?;
+            self.take_up_validation(id)?;
+            // What was started before is not known; a minute holds no more than it may.
+            if let Some(runner) = self.runners.get_mut(&id)
+                && let Some(interval) = runner.plan.start_interval
+            {
+                runner.not_before = self.began.plus(interval);
+                self.plan_wake(id)?;
+            }
+        }
+        if self.phase == Phase::Running {
+            self.release_validations();
         }
         Ok(())
     }
@@ -46,11 +57,19 @@ impl Engine {
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
             Change::TopicDeleted { id } => {
                 self.remove_topic(*id);
+                self.forget_validations_of_the_gone();
                 self.publish_topics();
             }
-            Change::SubscriptionCreated { id, .. } => self.add_runner(*id)?,
-            Change::SubscriptionUpdated { id, .. } => self.renew_plan(*id)?,
-            Change::SubscriptionDeleted { id } => self.remove_runner(*id),
+            Change::SubscriptionCreated { id, .. }
+            | Change::SubscriptionUpdated { id, .. }
+            | Change::SubscriptionValidated { id, .. } => {
+                self.renew_plan(*id)?;
+                self.follow_validation(*id);
+            }
+            Change::SubscriptionDeleted { id } => {
+                self.remove_runner(*id);
+                self.follow_validation(*id);
+            }
         }
         Ok(())
     }
@@ -92,8 +111,12 @@ impl Engine {
         }
     }
 
-    /// Makes the runner of a subscription, at its cursor.
+    /// Makes the runner of a subscription, at its cursor; one whose endpoint has not consented yet gets none (ED-085).
     fn add_runner(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let found = self.view.catalog().subscription(id);
+        if found.is_none_or(|found| !found.is_active()) {
+            return Ok(());
+        }
         let Some((topic, plan)) = self.plan(id) else {
             let topic = self
                 .view

@@ -107,7 +107,10 @@ impl Engine {
         });
         // A refill that finds the memory full waits until something was delivered.
         let refill = refill.filter(|at| *at > now);
-        if let Some(at) = due.into_iter().chain(letter).chain(refill).min() {
+        // Whatever waits may start then.
+        let paced = Some(runner.not_before).filter(|at| *at > now);
+        let all = due.into_iter().chain(letter).chain(refill).chain(paced);
+        if let Some(at) = all.min() {
             self.wakes.insert((at, id));
         }
         Ok(())
@@ -320,7 +323,11 @@ impl Engine {
                     result?;
                     self.view.finish_checkpoint();
                 }
-                Some(Internal::ReadBehind { .. } | Internal::LettersWritten(_)) => {}
+                Some(
+                    Internal::ReadBehind { .. }
+                    | Internal::LettersWritten(_)
+                    | Internal::HandshakeEnded { .. },
+                ) => {}
                 None => return Err(StoreError::Closed),
             }
         }

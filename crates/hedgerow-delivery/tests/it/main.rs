@@ -16,4 +16,5 @@ mod letter_box;
 mod reader;
 mod speed;
 mod timelines;
+mod validation;
 mod world;

@@ -89,7 +89,78 @@ pub struct Seen {
     pub body: String,
 }
 
+/// One handshake request the receiver got.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// Since the start of the world.
+    pub at: Duration,
+    pub host: String,
+    pub method: String,
+    pub path: String,
+    pub headers: HashMap<String, String>,
+    pub body: String,
+}
+
+impl Asked {
+    /// The code of a validation event.
+    pub fn code(&self) -> String {
+        self.data("validationCode")
+    }
+
+    /// The secret at the end of the URL that completes the handshake.
+    pub fn token(&self) -> String {
+        let callback = self.headers.get("webhook-request-callback").cloned();
+        let url = callback.unwrap_or_else(|| self.data("validationUrl"));
+        let (base, token) = url.rsplit_once('/').expect("a path");
+        assert_eq!(base, "https://events.example/validate");
+        token.to_owned()
+    }
+
+    fn data(&self, member: &str) -> String {
+        let events: serde_json::Value = serde_json::from_str(&self.body).expect("a JSON body");
+        events[0]["data"][member]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    }
+}
+
+/// What the receiver does with a handshake.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Greet {
+    /// Answers 200 with the code.
+    Code,
+    /// Answers this.
+    Answer {
+        status: u16,
+        headers: Vec<(&'static str, String)>,
+        body: String,
+        after: Duration,
+    },
+    /// Takes the request and says nothing.
+    Silence,
+}
+
+impl Greet {
+    pub fn status(status: u16) -> Self {
+        Self::answer(status, &[])
+    }
+
+    pub fn answer(status: u16, headers: &[(&'static str, &str)]) -> Self {
+        Self::Answer {
+            status,
+            headers: headers
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+            body: String::new(),
+            after: Duration::ZERO,
+        }
+    }
+}
+
 type Script = dyn Fn(&str, usize) -> Meet + Send + Sync;
+type Greeting = dyn Fn(&Asked, usize) -> Greet + Send + Sync;
 
 #[derive(Clone)]
 struct Receiver {
@@ -100,6 +171,8 @@ struct Receiver {
     attempts: Arc<Mutex<HashMap<(String, String), usize>>>,
     /// Attempts that met no receiver: they have no request, only a time.
     refused: Arc<Mutex<Vec<Duration>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    greeting: Arc<Mutex<Arc<Greeting>>>,
     script: Arc<Script>,
 }
 
@@ -171,6 +244,10 @@ impl Table for BreakableTable {
 pub fn settings() -> EngineSettings {
     let mut settings = EngineSettings::default();
     settings.retry.jitter = Jitter::OFF;
+    // Handshakes have tests of their own.
+    settings.validation.is_enabled = false;
+    "https://events.example".clone_into(&mut settings.public_url);
+    "events.example".clone_into(&mut settings.webhook_origin);
     settings
 }
 
@@ -220,6 +297,8 @@ impl World {
             seen: Arc::default(),
             attempts: Arc::default(),
             refused: Arc::default(),
+            asked: Arc::default(),
+            greeting: Arc::new(Mutex::new(Arc::new(|_: &Asked, _| Greet::Code))),
             script: Arc::new(script),
         };
         let ground = Ground {
@@ -444,6 +523,16 @@ impl World {
         self.seen().into_iter().map(|seen| seen.event_id).collect()
     }
 
+    /// From now on the receiver does this with handshake `n` (from 0) of all.
+    pub fn greet(&self, greeting: impl Fn(&Asked, usize) -> Greet + Send + Sync + 'static) {
+        *self.receiver.greeting.lock().unwrap() = Arc::new(greeting);
+    }
+
+    /// Handshake requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.receiver.asked.lock().unwrap().clone()
+    }
+
     /// Times of the attempts that found nobody.
     pub fn refused(&self) -> Vec<Duration> {
         self.receiver.refused.lock().unwrap().clone()
@@ -553,10 +642,65 @@ fn network(receiver: Receiver) -> ScriptedNetwork {
         let receiver = receiver.clone();
         let host = target.host().to_string();
         serve(stream, move |request| {
-            answer(&receiver, host.clone(), &request)
+            let (receiver, host) = (receiver.clone(), host.clone());
+            async move {
+                if request
+                    .headers()
+                    .get("aeg-event-type")
+                    .is_some_and(|of| of == "SubscriptionValidation")
+                {
+                    return greet(&receiver, host, &request).await;
+                }
+                answer(&receiver, host, &request).await
+            }
         });
         Ok(())
     }))
+}
+
+async fn greet(
+    receiver: &Receiver,
+    host: String,
+    request: &http::Request<Bytes>,
+) -> http::Response<Bytes> {
+    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let asked = Asked {
+        at: receiver.begun.elapsed(),
+        host,
+        method: request.method().to_string(),
+        path: request.uri().to_string(),
+        headers: request
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect(),
+        body: String::from_utf8(request.body().to_vec()).expect("text"),
+    };
+    let number = {
+        let mut all = receiver.asked.lock().unwrap();
+        all.push(asked.clone());
+        all.len() - 1
+    };
+    let greeting = Arc::clone(&receiver.greeting.lock().unwrap());
+    let (status, headers, body, after) = match greeting(&asked, number) {
+        Greet::Code => {
+            let body = json!({ "validationResponse": asked.code() }).to_string();
+            (200, Vec::new(), body, Duration::ZERO)
+        }
+        Greet::Answer {
+            status,
+            headers,
+            body,
+            after,
+        } => (status, headers, body, after),
+        Greet::Silence => std::future::pending().await,
+    };
+    tokio::time::sleep(after).await;
+    let mut response = http::Response::builder().status(status);
+    for (name, value) in headers {
+        response = response.header(name, value);
+    }
+    response.body(body.into()).expect("a response")
 }
 
 fn answer(

@@ -97,20 +97,32 @@ impl AnswerBody {
     }
 
     /// Reads the whole body, at most `bytes_max` of it. How long that may take is up to the caller, who drops the future.
-    pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, BodyError> {
+    pub async fn collect(self, bytes_max: usize) -> Result<Bytes, BodyError> {
         let mut whole = BytesMut::new();
+        self.read_into(&mut whole, bytes_max).await?;
+        Ok(whole.freeze())
+    }
+
+    /// The same into a buffer of the caller's, which has what arrived also when that was not all: because it is longer, the
+    /// connection failed, or the future was dropped.
+    pub async fn read_into(
+        mut self,
+        whole: &mut BytesMut,
+        bytes_max: usize,
+    ) -> Result<(), BodyError> {
         while let Some(frame) = self.channel.drive(self.incoming.frame()).await {
             let frame = frame.map_err(|error| BodyError::Broken(error.into()))?;
             let Ok(chunk) = frame.into_data() else {
                 continue;
             };
-            if chunk.len() > bytes_max - whole.len() {
+            let room = bytes_max - whole.len();
+            whole.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
                 return Err(BodyError::TooLong { bytes_max });
             }
-            whole.extend_from_slice(&chunk);
         }
         self.leave().await;
-        Ok(whole.freeze())
+        Ok(())
     }
 
     /// Reads on until the body ends (true), breaks or becomes too long (false).

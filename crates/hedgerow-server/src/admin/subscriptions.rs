@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::extract::Names;
-use super::{json_body, shown_warning};
+use super::{json_body, shown_warning, validation};
 use crate::error::ApiError;
 use crate::state::{App, SharedApp};
 
@@ -28,13 +28,8 @@ pub async fn put(
     let engine = app.engine()?;
     let problem = dead_letter_problem(&engine, &spec).await?;
     let (of, named) = (topic.clone(), name.to_string());
-    let put = |answer| Command::PutSubscription {
-        topic,
-        name,
-        spec,
-        answer,
-    };
-    let (mut info, is_new) = engine.ask(put).await?;
+    let wait = app.validation_answer_wait;
+    let (mut info, is_new) = engine.put_subscription(topic, name, spec, wait).await?;
     info.dead_letter_problem.clone_from(&problem);
     let mut warnings = checked.warnings;
     warnings.extend(problem.clone().map(|message| Warning {
@@ -52,6 +47,7 @@ pub async fn put(
     let (topic, subscription) = (&info.topic_name, &info.subscription.name);
     let change = if is_new { "created" } else { "declared again" };
     tracing::info!(topic, %subscription, "event subscription {change}");
+    validation::check(&info)?;
     let mut json = shown(&info);
     if !warnings.is_empty() {
         json["warnings"] = warnings.iter().map(shown_warning).collect();
@@ -155,8 +151,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
     json["id"] = json!(subscription.id.0);
     json["topic"] = json!(info.topic_name);
     json["createdTime"] = json!(subscription.created.to_string());
-    // There is no handshake in this version: what was accepted is in force.
-    json["provisioningState"] = json!("Succeeded");
+    validation::show(subscription, &mut json);
     json["status"] = json!({
         // ED-304: matched = delivered + deadLettered + dropped + pending.
         "matched": info.counters.matched + info.waiting,

@@ -354,6 +354,31 @@ impl Kind for HostName {
     }
 }
 
+/// The names or addresses of hosts, in lower case.
+pub struct Hosts;
+
+impl Kind for Hosts {
+    type Of = Vec<String>;
+
+    fn read(&self, value: &Value) -> Result<Vec<String>, String> {
+        let rule = || {
+            "must be a list of hosts without port, such as [\"hooks.example.com\", \"127.0.0.1\"]"
+                .to_owned()
+        };
+        let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let host = |text: &str| {
+            let is_host = !text.is_empty() && text.bytes().all(is_sign);
+            is_host.then(|| text.to_ascii_lowercase()).ok_or_else(rule)
+        };
+        let texts = texts(value).ok_or_else(rule)?;
+        texts.into_iter().map(host).collect()
+    }
+
+    fn show(&self, of: &Vec<String>) -> String {
+        show_list(of.iter())
+    }
+}
+
 /// Networks in CIDR notation.
 pub struct Networks;
 

@@ -9,8 +9,8 @@ use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use super::Config;
 use super::error::Problem;
 use super::kinds::{
-    Address, Count, Directory, Flag, Format, HostName, Kind, NameCase, Networks, OtherPath, Public,
-    Size, Slots, Span, Spans, Version,
+    Address, Count, Directory, Flag, Format, HostName, Hosts, Kind, NameCase, Networks, OtherPath,
+    Public, Size, Slots, Span, Spans, Version,
 };
 use super::written::{Value, Written};
 
@@ -166,6 +166,34 @@ pub const SETTINGS: &[Setting] = &[
         client.excerpt_bytes_max
     ),
     setting!("delivery.response_body_time", TIME, client.body_time_max),
+    setting!("validation.enabled", Flag, engine.validation.is_enabled),
+    setting!(
+        "validation.trusted_hosts",
+        Hosts,
+        engine.validation.trusted_hosts
+    ),
+    setting!(
+        "validation.lenient_member_name",
+        Flag,
+        engine.validation.is_name_lenient
+    ),
+    setting!("validation.timeout", TIME, engine.validation.timeout),
+    setting!(
+        "validation.tries_max",
+        Count(1_u8..=10),
+        engine.validation.tries_max
+    ),
+    setting!(
+        "validation.retry_delay",
+        WAIT,
+        engine.validation.retry_delay
+    ),
+    setting!(
+        "validation.manual_window",
+        TIME,
+        engine.validation.manual_window
+    ),
+    setting!("validation.answer_wait", WAIT, validation_answer_wait),
     setting!("retry.slots", Spans, engine.retry.slots),
     setting!("retry.repeat", TIME, engine.retry.repeat),
     setting!("retry.slot_mode", Slots, engine.retry.slot_mode),

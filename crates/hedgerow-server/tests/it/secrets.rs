@@ -106,7 +106,7 @@ async fn secrets_are_nowhere_in_the_open() {
     assert_eq!(published.status, 200);
     let mut shown = answers(&server, closed).await;
     // Until the catalog was written down, with the keys as they are now.
-    let second_catalog = data.path().join("catalog/0000000000000003.json");
+    let second_catalog = data.path().join("catalog/0000000000000004.json");
     while !second_catalog.exists() {
         tokio::task::yield_now().await;
     }
@@ -130,6 +130,11 @@ async fn secrets_are_nowhere_in_the_open() {
     server.stop_and_wait().await;
 
     let mut canaries: Vec<Vec<u8>> = ["canary-8d1f", "canary-path"].map(Into::into).into();
+    // What completes a handshake.
+    for asked in receiver.handshakes() {
+        canaries.push(asked.token().into_bytes());
+    }
+    assert_eq!(canaries.len(), 4);
     for key in &keys {
         canaries.push(key.as_bytes().to_vec());
         canaries.push(STANDARD.decode(key).unwrap());

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -277,12 +277,72 @@ impl Delivery {
     }
 }
 
+/// A request that asks an endpoint whether it wants deliveries.
+#[derive(Debug, Clone)]
+pub struct Handshake {
+    /// The URL that completes it.
+    pub url: String,
+    /// The code of a validation event.
+    code: Option<String>,
+    /// The origin of `OPTIONS`.
+    origin: Option<String>,
+}
+
+impl Handshake {
+    /// Reads it, if it is one.
+    pub fn of(head: &http::request::Parts, body: &[u8]) -> Option<Self> {
+        let header = |name: &str| {
+            let value = head.headers.get(name)?;
+            Some(value.to_str().unwrap().to_owned())
+        };
+        if header("aeg-event-type")? != "SubscriptionValidation" {
+            return None;
+        }
+        if head.method == http::Method::OPTIONS {
+            return Some(Self {
+                url: header("webhook-request-callback").unwrap(),
+                code: None,
+                origin: header("webhook-request-origin"),
+            });
+        }
+        let events: Value = serde_json::from_slice(body).unwrap();
+        let text = |member: &str| events[0]["data"][member].as_str().unwrap().to_owned();
+        Some(Self {
+            url: text("validationUrl"),
+            code: Some(text("validationCode")),
+            origin: None,
+        })
+    }
+
+    /// The secret at the end of the URL.
+    pub fn token(&self) -> String {
+        self.url.rsplit('/').next().unwrap().to_owned()
+    }
+
+    /// The answer's body that has the code.
+    pub fn answer_body(&self) -> String {
+        json!({ "validationResponse": self.code }).to_string()
+    }
+
+    /// The answer of an endpoint that wants deliveries.
+    pub fn consent(&self) -> Response<Full<Bytes>> {
+        match &self.origin {
+            None => Response::new(Full::from(self.answer_body())),
+            Some(origin) => {
+                let answer = Response::builder().header("webhook-allowed-origin", origin);
+                answer.body(Full::default()).unwrap()
+            }
+        }
+    }
+}
+
 /// An endpoint on loopback.
 pub struct Receiver {
     pub address: SocketAddr,
     deliveries: mpsc::UnboundedReceiver<Delivery>,
     status: Arc<AtomicU16>,
     gate: Arc<Semaphore>,
+    handshakes: Arc<Mutex<Vec<Handshake>>>,
 }
 
 impl Receiver {
@@ -294,15 +354,24 @@ impl Receiver {
         let status = Arc::new(AtomicU16::new(200));
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
         let (status_now, gate_now) = (Arc::clone(&status), Arc::clone(&gate));
+        let handshakes: Arc<Mutex<Vec<Handshake>>> = Arc::default();
+        let handshakes_now = Arc::clone(&handshakes);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (got, status, gate) =
                     (got.clone(), Arc::clone(&status_now), Arc::clone(&gate_now));
+                let handshakes = Arc::clone(&handshakes_now);
                 let service = service_fn(move |request: Request<Incoming>| {
+                    let handshakes = Arc::clone(&handshakes);
                     let (got, status, gate) = (got.clone(), Arc::clone(&status), Arc::clone(&gate));
                     async move {
                         let (head, body) = request.into_parts();
                         let body = body.collect().await?.to_bytes();
+                        if let Some(asked) = Handshake::of(&head, &body) {
+                            let consent = asked.consent();
+                            handshakes.lock().unwrap().push(asked);
+                            return Ok(consent);
+                        }
                         // A test that looks at no more deliveries has let go of its end.
                         let _ = got.send(Delivery {
                             headers: head.headers,
@@ -330,7 +399,13 @@ impl Receiver {
             deliveries,
             status,
             gate,
+            handshakes,
         }
+    }
+
+    /// Handshakes so far: it consents to all.
+    pub fn handshakes(&self) -> Vec<Handshake> {
+        self.handshakes.lock().unwrap().clone()
     }
 
     pub fn url(&self) -> String {

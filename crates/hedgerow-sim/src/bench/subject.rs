@@ -286,6 +286,9 @@ fn config(installation: &Installation, settings: &str) -> String {
         r#"listen = "127.0.0.1:0"
 data = {data}
 
+[validation]
+enabled = false
+
 [delivery]
 allow_networks = ["127.0.0.0/8"]
 {settings}"#

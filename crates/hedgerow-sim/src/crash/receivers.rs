@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use hyper::server::conn::http1;
@@ -141,7 +141,7 @@ async fn receive(
     shared: Arc<Shared>,
     index: usize,
     request: Request<Incoming>,
-) -> io::Result<Response<Empty<Bytes>>> {
+) -> io::Result<Response<Full<Bytes>>> {
     if request.uri().path() == FENCE {
         return Ok(answer(204));
     }
@@ -152,6 +152,9 @@ async fn receive(
         .await
         .map_err(io::Error::other)?
         .to_bytes();
+    if let Some(consent) = consent(&head.headers, &body) {
+        return Ok(consent);
+    }
     let (id, known) = match check(shared.seed, &SUBSCRIPTIONS[index], &head.headers, &body) {
         Ok(checked) => checked,
         Err(error) => {
@@ -179,8 +182,19 @@ async fn receive(
     }
 }
 
-fn answer(status: u16) -> Response<Empty<Bytes>> {
-    let mut response = Response::new(Empty::new());
+/// The answer to a handshake, if it is one: every receiver wants deliveries.
+fn consent(headers: &HeaderMap, body: &[u8]) -> Option<Response<Full<Bytes>>> {
+    if headers.get("aeg-event-type")? != "SubscriptionValidation" {
+        return None;
+    }
+    let events: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let code = &events[0]["data"]["validationCode"];
+    let body = serde_json::json!({ "validationResponse": code }).to_string();
+    Some(Response::new(Full::from(body)))
+}
+
+fn answer(status: u16) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
     *response.status_mut() =
         hyper::StatusCode::from_u16(status).expect("statuses are written here");
     response

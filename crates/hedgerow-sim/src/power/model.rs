@@ -178,7 +178,9 @@ impl Model {
                 self.subscriptions.insert(*id, subscription);
             }
             Change::SubscriptionDeleted { id } => drop(self.subscriptions.remove(id)),
+            // Nobody here waits for an endpoint.
             Change::SubscriptionUpdated { .. }
+            | Change::SubscriptionValidated { .. }
             | Change::TopicUpdated { .. }
             | Change::TopicKeysChanged { .. } => {}
         }

@@ -19,7 +19,14 @@ type Secret = (&'static str, &'static str);
 const OF_TOPIC: [Secret; 2] = [("key1", "/keys/key1"), ("key2", "/keys/key2")];
 /// Those of a subscription. All of the URL is sealed: its query is the secret (ED-121), and what is not worth hiding is
 /// not worth a second form.
-const OF_SUBSCRIPTION: [Secret; 1] = [("endpointUrl", "/spec/destination/properties/endpointUrl")];
+const OF_SUBSCRIPTION: [Secret; 3] = [
+    ("endpointUrl", "/spec/destination/properties/endpointUrl"),
+    (
+        "update endpointUrl",
+        "/update/destination/properties/endpointUrl",
+    ),
+    ("validation token", "/validation/token"),
+];
 
 impl Change {
     /// The form for the log.
@@ -133,7 +140,7 @@ mod tests {
     use hedgerow_core::time::Timestamp;
 
     use super::*;
-    use crate::catalog::TopicKeys;
+    use crate::catalog::{TopicKeys, Validation};
 
     fn changes() -> Vec<Change> {
         let url = "https://host.example/hook?code=canary";
@@ -161,10 +168,12 @@ mod tests {
                 name: "billing".parse().expect("a name"),
                 spec: Box::new(spec.clone()),
                 created,
+                validation: None,
             },
             Change::SubscriptionUpdated {
                 id: SubscriptionId(1),
                 spec: Box::new(spec),
+                validation: Some(Validation::new("canary-token".to_owned())),
             },
         ]
     }

@@ -104,6 +104,7 @@ impl Grid {
                 topic,
                 name: format!("subscription-{}", id.0).parse().unwrap(),
                 spec: Box::new(SubscriptionSpec::webhook(url)),
+                validation: None,
                 created: Timestamp::ZERO,
             });
         }

@@ -17,6 +17,7 @@ mod log_index;
 mod log_model;
 mod log_power;
 mod log_threads;
+mod provisioning;
 mod stat;
 mod support;
 mod view_fold;

@@ -39,6 +39,7 @@ fn subscription(id: u32, topic: TopicId, name: &str) -> Change {
         topic,
         name: name.parse().unwrap(),
         spec: Box::new(SubscriptionSpec::webhook(url)),
+        validation: None,
         created: Timestamp::ZERO,
     }
 }

@@ -284,6 +284,7 @@ impl Life {
                 name,
                 spec,
                 created,
+                validation: None,
             })?;
         }
         Ok(())

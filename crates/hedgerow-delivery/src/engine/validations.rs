@@ -1,0 +1,512 @@
+//! Handshakes with endpoints: which are to be made, which wait for somebody to open their URL, what their ends mean.
+//!
+//! A handshake runs as a task beside the loop and reports back. What it means becomes a change of the catalog like any
+//! other, so that every state survives a crash: one that was being made is made again, one that waits keeps its deadline.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use hedgerow_core::limits;
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
+use hedgerow_core::time::Timestamp;
+use hedgerow_core::validation::{AllowedRate, Consent, ValidationSettings};
+use hedgerow_dialect::event_grid;
+use hedgerow_io::chance;
+use hedgerow_store::StoreError;
+use hedgerow_store::catalog::{
+    Change, Exchange, Provisioning, Subscription, Validation, ValidationState,
+};
+use subtle::ConstantTimeEq as _;
+use tokio::task::AbortHandle;
+
+use super::declarations::{Answered, reply};
+use super::{Engine, Internal, Phase};
+use crate::command::{Answer, CommandError, SubscriptionInfo};
+use crate::handshake::{self, Form, HandshakeJob, HandshakeReport};
+use crate::plan::endpoint;
+use crate::validation::{Callback, Called};
+
+/// The handshakes of all subscriptions.
+pub(super) struct Validations {
+    settings: Arc<ValidationSettings>,
+    /// Those that are to be made, in order.
+    queue: VecDeque<SubscriptionId>,
+    /// Those that were not ended when the server did. They wait with the deliveries.
+    found: Vec<SubscriptionId>,
+    running: HashMap<SubscriptionId, Running>,
+    /// When those that wait for somebody end.
+    deadlines: BTreeSet<(Timestamp, SubscriptionId)>,
+    /// Who wants to know how the handshake of a subscription ends.
+    waiting: HashMap<SubscriptionId, Vec<Answer<SubscriptionInfo>>>,
+}
+
+struct Running {
+    token: String,
+    abort: AbortHandle,
+}
+
+/// What a handshake has come to, if it is still under way when this is looked at.
+pub(super) struct Conclusion {
+    subscription: SubscriptionId,
+    token: String,
+    state: ValidationState,
+    allowed_rate: Option<NonZeroU32>,
+    /// Whoever called its URL.
+    answer: Option<Answer<Called>>,
+}
+
+impl Validations {
+    pub(super) fn new(settings: ValidationSettings) -> Self {
+        Self {
+            settings: Arc::new(settings),
+            queue: VecDeque::new(),
+            found: Vec::new(),
+            running: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            waiting: HashMap::new(),
+        }
+    }
+
+    /// When the next one ends by itself.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Ends all tasks. What they did not report is asked again by the next engine.
+    pub(super) fn abort_all(&mut self) {
+        for running in self.running.values() {
+            running.abort.abort();
+        }
+    }
+
+    /// Whether an endpoint has to consent before it gets anything.
+    fn is_needed_for(&self, spec: &SubscriptionSpec) -> bool {
+        let Destination::WebHook { endpoint_url } = &spec.destination;
+        let host = url::Url::parse(endpoint_url.as_str())
+            .ok()
+            .and_then(|url| url.host_str().map(str::to_owned));
+        self.settings
+            .is_needed_at(host.as_deref().unwrap_or_default())
+    }
+
+    fn abort(&mut self, id: SubscriptionId) {
+        if let Some(running) = self.running.remove(&id) {
+            running.abort.abort();
+        }
+    }
+}
+
+impl Engine {
+    /// The handshake that has to come before a declaration holds, if one has to (ED-152, ED-163).
+    pub(super) fn handshake_for(
+        &self,
+        id: SubscriptionId,
+        existing: Option<&Subscription>,
+        spec: &SubscriptionSpec,
+    ) -> Option<Validation> {
+        // Only the endpoint is asked, and there is no authentication of deliveries yet beside it.
+        let is_consented = existing.is_some_and(|existing| {
+            existing.is_active() && existing.spec.destination == spec.destination
+        });
+        let is_needed = !is_consented && self.validations.is_needed_for(spec);
+        is_needed.then(|| Validation::new(new_token(id)))
+    }
+
+    /// Takes up a handshake where the server left it.
+    pub(super) fn take_up_validation(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some((subscription, validation)) = self.validation(id) else {
+            return Ok(());
+        };
+        if !validation.state.is_open() {
+            return Ok(());
+        }
+        if !self.validations.is_needed_for(newest(subscription)) {
+            // The settings ask for it no longer.
+            let conclusion = Conclusion {
+                subscription: id,
+                token: validation.token.clone(),
+                state: ValidationState::Succeeded,
+                allowed_rate: None,
+                answer: None,
+            };
+            return self.conclude(conclusion);
+        }
+        if let ValidationState::AwaitingManualAction { until, .. } = validation.state {
+            self.validations.deadlines.insert((until, id));
+        } else {
+            self.validations.found.push(id);
+        }
+        Ok(())
+    }
+
+    /// Makes the handshakes that were found at the start, now that deliveries begin.
+    pub(super) fn release_validations(&mut self) {
+        let found = std::mem::take(&mut self.validations.found);
+        self.validations.queue.extend(found);
+    }
+
+    /// Does what the catalog now asks for: begins a handshake, waits for its end, or forgets it.
+    pub(super) fn follow_validation(&mut self, id: SubscriptionId) {
+        self.validations.deadlines.retain(|(_, of)| *of != id);
+        let Some((subscription, validation)) = self.validation(id) else {
+            self.validations.abort(id);
+            return self.tell_waiting(id);
+        };
+        let (state, token) = (validation.state.clone(), validation.token.clone());
+        log(subscription, &state);
+        let running = self.validations.running.get(&id);
+        let is_running = running.is_some_and(|running| running.token == token);
+        match state {
+            ValidationState::Creating if is_running => return,
+            ValidationState::Creating => {
+                self.validations.abort(id);
+                self.validations.queue.push_back(id);
+                return;
+            }
+            ValidationState::AwaitingManualAction { until, .. } => {
+                self.validations.deadlines.insert((until, id));
+            }
+            ValidationState::Succeeded | ValidationState::Failed { .. } => {}
+        }
+        self.validations.abort(id);
+        self.tell_waiting(id);
+    }
+
+    /// Forgets the handshakes of subscriptions that are gone.
+    pub(super) fn forget_validations_of_the_gone(&mut self) {
+        let catalog = self.view.catalog();
+        let validations = &self.validations;
+        let known = validations.running.keys().chain(validations.waiting.keys());
+        let late = validations.deadlines.iter().map(|(_, id)| id);
+        let gone: BTreeSet<_> = known
+            .chain(late)
+            .filter(|id| catalog.subscription(**id).is_none())
+            .copied()
+            .collect();
+        for id in gone {
+            self.follow_validation(id);
+        }
+    }
+
+    /// Makes handshakes until no more may run.
+    pub(super) fn start_handshakes(&mut self) {
+        while self.phase != Phase::Stopping
+            && self.validations.running.len() < limits::HANDSHAKES_MAX
+        {
+            let Some(id) = self.validations.queue.pop_front() else {
+                break;
+            };
+            self.start_handshake(id);
+        }
+    }
+
+    fn start_handshake(&mut self, id: SubscriptionId) {
+        let Some((subscription, validation)) = self.validation(id) else {
+            return;
+        };
+        let is_running = self.validations.running.contains_key(&id);
+        if is_running || validation.state != ValidationState::Creating {
+            return;
+        }
+        let token = validation.token.clone();
+        let spec = newest(subscription);
+        let Destination::WebHook { endpoint_url } = &spec.destination;
+        let Ok((target, path_and_query)) = endpoint(endpoint_url) else {
+            // It was judged when it was declared; the rules became stricter since.
+            tracing::error!(subscription = %subscription.name, "the endpoint cannot be used; update it");
+            return;
+        };
+        let topic = self.view.catalog().topic(subscription.topic);
+        let topic_name = topic.map(|topic| topic.name.as_str()).unwrap_or_default();
+        let form = match spec.event_delivery_schema {
+            DeliverySchema::CloudEventSchemaV1_0 => Form::Options {
+                origin: self.settings.webhook_origin.clone(),
+            },
+            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => Form::Event {
+                topic_path: event_grid::topic_path(topic_name),
+            },
+        };
+        let job = HandshakeJob {
+            subscription: id,
+            subscription_name: subscription.name.as_str().to_owned(),
+            upper_case_name: self.settings.subscription_name_upper_case,
+            target,
+            path_and_query,
+            form,
+            url: format!("{}/validate/{token}", self.settings.public_url),
+            token: token.clone(),
+            settings: Arc::clone(&self.validations.settings),
+            client: Arc::clone(&self.context.client),
+            clock: Arc::clone(&self.clock),
+        };
+        let task = self
+            .spawner
+            .spawn(async move { Ok(handshake::run(job).await) });
+        let abort = task.abort_handle();
+        let told_token = token.clone();
+        self.validations
+            .running
+            .insert(id, Running { token, abort });
+        let told = move |report| Internal::HandshakeEnded {
+            subscription: id,
+            token: told_token,
+            report,
+        };
+        self.tell_end(task, told);
+    }
+
+    /// Takes what became of a handshake.
+    pub(super) fn handshake_ended(
+        &mut self,
+        id: SubscriptionId,
+        token: &str,
+        report: Result<HandshakeReport, StoreError>,
+    ) -> Result<(), StoreError> {
+        // One that was ended by us says nothing: the catalog knows what is next.
+        let running = self.validations.running.get(&id);
+        if running.is_none_or(|running| running.token != token) {
+            return Ok(());
+        }
+        self.validations.running.remove(&id);
+        let report = report?;
+        let (state, rate) = match report.consent {
+            Consent::Given(rate) => (ValidationState::Succeeded, rate),
+            Consent::ByHand(_) => {
+                let until = self.manual_until(report.sent);
+                let exchange = report.exchange;
+                let state = ValidationState::AwaitingManualAction { until, exchange };
+                (state, AllowedRate::Unlimited)
+            }
+            Consent::Refused(_) => {
+                let exchange = report.exchange;
+                (ValidationState::Failed { exchange }, AllowedRate::Unlimited)
+            }
+        };
+        self.conclude(Conclusion {
+            subscription: report.subscription,
+            token: report.token,
+            state,
+            allowed_rate: self.ceiling(id, rate),
+            answer: None,
+        })
+    }
+
+    /// When the URL of a handshake that was sent then is refused. People open it: where server time runs at a multiple of
+    /// theirs, it has as much more of it.
+    fn manual_until(&self, sent: Timestamp) -> Timestamp {
+        let window = self.validations.settings.manual_window;
+        let of_people = self.clock.wait(window).as_millis().max(1);
+        let pace = u32::try_from(window.as_millis() / of_people).unwrap_or(u32::MAX);
+        sent.plus(window.saturating_mul(pace.max(1)))
+    }
+
+    /// A rate that cannot be read is ignored, with a warning (ED-167).
+    fn ceiling(&self, id: SubscriptionId, rate: AllowedRate) -> Option<NonZeroU32> {
+        if rate == AllowedRate::Unreadable
+            && let Some(subscription) = self.view.catalog().subscription(id)
+        {
+            tracing::warn!(
+                subscription = %subscription.name,
+                "the endpoint's WebHook-Allowed-Rate is neither a positive integer nor *; it is ignored"
+            );
+        }
+        rate.per_minute()
+    }
+
+    /// Ends the handshakes whose URL was not opened in time (ED-158).
+    pub(super) fn expire_validations(&mut self) -> Result<(), StoreError> {
+        let now = self.now();
+        while let Some((until, id)) = self.validations.deadlines.first().copied()
+            && until <= now
+        {
+            self.validations.deadlines.remove(&(until, id));
+            let Some((_, validation)) = self.validation(id) else {
+                continue;
+            };
+            let ValidationState::AwaitingManualAction { exchange, .. } = &validation.state else {
+                continue;
+            };
+            let exchange = Exchange {
+                time: now,
+                message: format!(
+                    "nobody opened the validation URL in {:?}; before, {}",
+                    self.validations.settings.manual_window, exchange.message
+                ),
+                ..exchange.clone()
+            };
+            let conclusion = Conclusion {
+                subscription: id,
+                token: validation.token.clone(),
+                state: ValidationState::Failed { exchange },
+                allowed_rate: None,
+                answer: None,
+            };
+            self.conclude(conclusion)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody called the URL of a handshake (ED-158, ED-168).
+    pub(super) fn call_back(
+        &mut self,
+        callback: &Callback,
+        answer: Answer<Called>,
+    ) -> Result<(), StoreError> {
+        let Some((id, subscription, validation)) = self.validation_of(&callback.token) else {
+            reply(answer, Ok(Called::Unknown));
+            return Ok(());
+        };
+        let takes_post =
+            newest(subscription).event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
+        let refused = match validation.state {
+            _ if callback.is_post && !takes_post => Some(Called::GetOnly),
+            ValidationState::Succeeded => Some(Called::Used),
+            ValidationState::Failed { .. } => Some(Called::Expired),
+            ValidationState::AwaitingManualAction { until, .. } if until <= self.now() => {
+                Some(Called::Expired)
+            }
+            ValidationState::Creating | ValidationState::AwaitingManualAction { .. } => None,
+        };
+        if let Some(refused) = refused {
+            reply(answer, Ok(refused));
+            return Ok(());
+        }
+        let rate = if takes_post {
+            callback.rate
+        } else {
+            AllowedRate::Unlimited
+        };
+        self.conclude(Conclusion {
+            subscription: id,
+            token: callback.token.clone(),
+            state: ValidationState::Succeeded,
+            allowed_rate: self.ceiling(id, rate),
+            answer: Some(answer),
+        })
+    }
+
+    /// Answers when the handshake of a subscription has ended, or waits for somebody.
+    pub(super) fn await_validation(
+        &mut self,
+        id: SubscriptionId,
+        answer: Answer<SubscriptionInfo>,
+    ) {
+        self.validations.waiting.entry(id).or_default().push(answer);
+        self.tell_waiting(id);
+    }
+
+    /// Tells who waits, if there is nothing to wait for any more.
+    fn tell_waiting(&mut self, id: SubscriptionId) {
+        let found = self.view.catalog().subscription(id);
+        if found.is_some_and(|found| found.newest_provisioning() == Provisioning::Creating) {
+            return;
+        }
+        for answer in self.validations.waiting.remove(&id).unwrap_or_default() {
+            let info = found.map(|found| self.info(found));
+            let gone = || CommandError::NotFound {
+                what: "event subscription",
+                name: id.0.to_string(),
+            };
+            reply(answer, info.ok_or_else(gone));
+        }
+    }
+
+    /// The change that a conclusion asks for; `None` if its handshake is over, or another one by now.
+    pub(super) fn change_for_conclusion(
+        &self,
+        conclusion: Conclusion,
+    ) -> Option<(Change, Answered)> {
+        let Conclusion {
+            subscription: id,
+            token,
+            state,
+            allowed_rate,
+            answer,
+        } = conclusion;
+        let found = self.validation(id);
+        let found = found.filter(|(_, validation)| validation.token == token);
+        let Some((subscription, _)) = found.filter(|(_, validation)| validation.state.is_open())
+        else {
+            if let Some(answer) = answer {
+                let called = match found {
+                    Some(_) => Called::Used,
+                    None => Called::Unknown,
+                };
+                reply(answer, Ok(called));
+            }
+            return None;
+        };
+        let topic = self.view.catalog().topic(subscription.topic);
+        let called = Called::Completed {
+            topic: topic
+                .map(|topic| topic.name.as_str().to_owned())
+                .unwrap_or_default(),
+            subscription: subscription.name.as_str().to_owned(),
+        };
+        let change = Change::SubscriptionValidated {
+            id,
+            state,
+            allowed_rate,
+        };
+        let answered: Answered = Box::new(move |made| {
+            if let Some(answer) = answer {
+                reply(answer, made.map(|_| called));
+            }
+        });
+        Some((change, answered))
+    }
+
+    fn validation(&self, id: SubscriptionId) -> Option<(&Subscription, &Validation)> {
+        let subscription = self.view.catalog().subscription(id)?;
+        Some((subscription, subscription.validation.as_ref()?))
+    }
+
+    /// The handshake with this token. It is compared in constant time; the id before it is no secret.
+    fn validation_of(&self, token: &str) -> Option<(SubscriptionId, &Subscription, &Validation)> {
+        let (id, _) = token.split_once('.')?;
+        let id = SubscriptionId(id.parse().ok()?);
+        let (subscription, validation) = self.validation(id)?;
+        let is_it = validation.token.as_bytes().ct_eq(token.as_bytes());
+        bool::from(is_it).then_some((id, subscription, validation))
+    }
+}
+
+/// What was declared last: the update if one waits.
+fn newest(subscription: &Subscription) -> &SubscriptionSpec {
+    subscription.update.as_deref().unwrap_or(&subscription.spec)
+}
+
+/// The secret of a handshake: the subscription's number, so that it is found, and 256 bits of chance.
+fn new_token(id: SubscriptionId) -> String {
+    use base64::Engine as _;
+    let chance = chance::bytes::<32>();
+    let secret = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(chance);
+    format!("{}.{secret}", id.0)
+}
+
+/// One line for each step of a handshake.
+fn log(subscription: &Subscription, state: &ValidationState) {
+    let name = subscription.name.as_str();
+    let is_update = subscription.update.is_some();
+    let provisioning = state.provisioning().as_str();
+    match state.exchange() {
+        None => tracing::info!(
+            subscription = name,
+            is_update,
+            provisioning,
+            "endpoint validation"
+        ),
+        Some(exchange) => tracing::warn!(
+            subscription = name,
+            is_update,
+            provisioning,
+            status = exchange.status,
+            error = exchange.error,
+            tries = exchange.tries,
+            reason = exchange.message,
+            "endpoint validation"
+        ),
+    }
+}

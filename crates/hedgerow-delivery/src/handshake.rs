@@ -1,0 +1,238 @@
+//! One handshake with an endpoint: asks it whether it wants deliveries, as often as the rules say, and reports what it
+//! answered. Decides nothing: what the report means is judged by the engine.
+//!
+//! The answer is read whole, within its time and a bound (ED-127): it is what the endpoint says. What is kept of it for
+//! people has none of the secrets that an endpoint may repeat.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use hedgerow_core::limits;
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::time::Timestamp;
+use hedgerow_core::validation::{Consent, TryMet, ValidationSettings};
+use hedgerow_dialect::handshake::{cloud_events, event_grid};
+use hedgerow_io::chance;
+use hedgerow_io::clock::Clock;
+use hedgerow_io::http::{BodyError, Client, SendError, Target};
+use hedgerow_store::catalog::Exchange;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method, Request, StatusCode};
+
+use crate::in_full;
+use crate::remember::without;
+
+/// One handshake to make.
+pub(crate) struct HandshakeJob {
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) subscription_name: String,
+    pub(crate) upper_case_name: bool,
+    pub(crate) target: Target,
+    /// Path and query of the endpoint, sent unchanged (ED-121, ED-164).
+    pub(crate) path_and_query: PathAndQuery,
+    pub(crate) form: Form,
+    /// The secret at the end of `url`.
+    pub(crate) token: String,
+    /// What completes the handshake when it is opened.
+    pub(crate) url: String,
+    pub(crate) settings: Arc<ValidationSettings>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// How the endpoint is asked.
+pub(crate) enum Form {
+    /// A validation event about a topic with this path is posted.
+    Event { topic_path: String },
+    /// `OPTIONS` is sent in the name of this origin.
+    Options { origin: String },
+}
+
+/// What became of a handshake.
+pub(crate) struct HandshakeReport {
+    pub(crate) subscription: SubscriptionId,
+    /// Of the handshake that it reports about.
+    pub(crate) token: String,
+    /// When the last try was sent.
+    pub(crate) sent: Timestamp,
+    /// What the endpoint says; a failed try is a refusal.
+    pub(crate) consent: Consent,
+    pub(crate) exchange: Exchange,
+}
+
+/// What arrived of an answer.
+#[derive(Default)]
+struct Seen {
+    head: Option<(StatusCode, HeaderMap)>,
+    body: BytesMut,
+}
+
+/// Why there is no whole answer.
+enum NoAnswer {
+    Send(SendError),
+    Body(BodyError),
+    Time,
+}
+
+/// Makes the handshake.
+pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        // A new one each time: nobody answers a try with the code of another.
+        let code = chance::uuid();
+        let sent = job.clock.now().timestamp;
+        let mut seen = Seen::default();
+        let asking = ask(&job, &code, sent, &mut seen);
+        let asked = tokio::time::timeout(job.settings.timeout, asking).await;
+        let asked = asked.unwrap_or(Err(NoAnswer::Time));
+        let (met, consent, error) = judge(&job, &code, asked, &seen);
+        if job.settings.is_tried_again(tries, met) {
+            tokio::time::sleep(job.settings.retry_delay).await;
+            continue;
+        }
+        let message = match &consent {
+            Consent::Given(_) => String::new(),
+            Consent::ByHand(message) | Consent::Refused(message) => message.clone(),
+        };
+        let exchange = Exchange {
+            time: job.clock.now().timestamp,
+            message,
+            tries,
+            error,
+            ..shown(&job, &code, &seen)
+        };
+        return HandshakeReport {
+            subscription: job.subscription,
+            token: job.token,
+            sent,
+            consent,
+            exchange,
+        };
+    }
+}
+
+/// Sends one request and reads its answer whole; what arrived is in `seen`, whatever happens.
+async fn ask(
+    job: &HandshakeJob,
+    code: &str,
+    now: Timestamp,
+    seen: &mut Seen,
+) -> Result<(), NoAnswer> {
+    let _open = job.clock.open_exchange();
+    let sending = job.client.send(&job.target, request(job, code, now));
+    let answer = sending.await.map_err(NoAnswer::Send)?;
+    seen.head = Some((answer.status, answer.headers));
+    answer
+        .body
+        .read_into(&mut seen.body, limits::HANDSHAKE_BODY_BYTES_MAX)
+        .await
+        .map_err(NoAnswer::Body)
+}
+
+fn request(job: &HandshakeJob, code: &str, now: Timestamp) -> Request<Bytes> {
+    let name = &job.subscription_name;
+    let (method, headers, body) = match &job.form {
+        Form::Event { topic_path } => {
+            let id = chance::uuid();
+            let event = event_grid::ValidationEvent {
+                id: &id,
+                topic_path,
+                time: now,
+                code,
+                url: &job.url,
+            };
+            let headers = event_grid::headers(&id, name, job.upper_case_name);
+            (Method::POST, headers, event_grid::body(&event))
+        }
+        Form::Options { origin } => {
+            let headers = cloud_events::headers(origin, &job.url, name, job.upper_case_name);
+            (Method::OPTIONS, headers, Vec::new())
+        }
+    };
+    let mut request = Request::new(Bytes::from(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = job.path_and_query.clone().into();
+    *request.headers_mut() = headers;
+    request
+}
+
+/// What a try met, what the endpoint says, and what exactly went wrong if it does not say anything.
+fn judge(
+    job: &HandshakeJob,
+    code: &str,
+    asked: Result<(), NoAnswer>,
+    seen: &Seen,
+) -> (TryMet, Consent, Option<String>) {
+    let no_answer = |met, error: String| {
+        let what = match job.form {
+            Form::Event { .. } => "the validation event",
+            Form::Options { .. } => "OPTIONS",
+        };
+        let message = format!("the endpoint did not answer {what}: {error}");
+        (met, Consent::Refused(message), Some(error))
+    };
+    let is_whole = match asked {
+        Ok(()) => true,
+        // It is an answer, and longer than one that says something.
+        Err(NoAnswer::Body(BodyError::TooLong { .. })) => false,
+        Err(NoAnswer::Body(error)) => return no_answer(TryMet::NoAnswer, in_full(&error)),
+        Err(NoAnswer::Time) => {
+            let missing = match seen.head {
+                None => "no answer",
+                Some(_) => "not the whole answer",
+            };
+            let error = format!("{missing} in {:?}", job.settings.timeout);
+            return no_answer(TryMet::NoAnswer, error);
+        }
+        Err(NoAnswer::Send(error)) => {
+            let met = match error {
+                SendError::Denied(_) => TryMet::OurRefusal,
+                _ => TryMet::NoAnswer,
+            };
+            return no_answer(met, in_full(&error));
+        }
+    };
+    let Some((status, headers)) = &seen.head else {
+        return no_answer(TryMet::NoAnswer, "no answer".to_owned());
+    };
+    let status = status.as_u16();
+    let consent = match &job.form {
+        Form::Event { .. } => {
+            let body = is_whole.then_some(&*seen.body);
+            event_grid::judge(status, body, code, job.settings.is_name_lenient)
+        }
+        Form::Options { origin } => cloud_events::judge(status, headers, origin),
+    };
+    (TryMet::Status(status), consent, None)
+}
+
+/// The answer for people: its beginning, without secrets.
+fn shown(job: &HandshakeJob, code: &str, seen: &Seen) -> Exchange {
+    let Some((status, headers)) = &seen.head else {
+        return Exchange::default();
+    };
+    // An endpoint may repeat what it was asked.
+    let ours = format!("token={}&code={code}", job.token);
+    let query = job.path_and_query.query().unwrap_or_default();
+    let clean = |text: &str, is_cut| without(&without(text, query, is_cut), &ours, is_cut);
+    let mut left = limits::EXCHANGE_HEADERS_BYTES_MAX;
+    let mut shown = Vec::new();
+    for (name, value) in headers {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let bytes = name.as_str().len() + text.len();
+        if bytes > left {
+            break;
+        }
+        left -= bytes;
+        shown.push((name.to_string(), clean(&text, false)));
+    }
+    let kept = seen.body.len().min(limits::RESPONSE_EXCERPT_BYTES_MAX);
+    let is_cut = kept < seen.body.len();
+    Exchange {
+        status: Some(status.as_u16()),
+        headers: shown,
+        body: clean(&String::from_utf8_lossy(&seen.body[..kept]), is_cut),
+        ..Exchange::default()
+    }
+}

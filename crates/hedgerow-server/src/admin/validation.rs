@@ -1,0 +1,79 @@
+//! What is shown of handshakes with endpoints.
+
+use hedgerow_core::spec::Destination;
+use hedgerow_delivery::command::SubscriptionInfo;
+use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::handle::refusal;
+
+/// Refuses a declaration whose endpoint did not consent. The subscription stays, with what was found out (ED-161); or what
+/// was in force before the update does (ED-163).
+pub fn check(info: &SubscriptionInfo) -> Result<(), ApiError> {
+    let subscription = &info.subscription;
+    if subscription.newest_provisioning() != Provisioning::Failed {
+        return Ok(());
+    }
+    let newest = subscription.update.as_deref().unwrap_or(&subscription.spec);
+    let Destination::WebHook { endpoint_url } = &newest.destination;
+    let endpoint = endpoint_url.base();
+    let reason = refusal(subscription).unwrap_or_default();
+    let hint = if subscription.is_active() {
+        "what was declared before stays in force; correct the endpoint and declare the update again; GET shows the whole \
+         exchange"
+    } else {
+        "correct the endpoint and declare the event subscription again; GET shows the whole exchange"
+    };
+    let message = format!("endpoint validation of {endpoint} failed: {reason}");
+    Err(ApiError::not_validated(message, hint))
+}
+
+/// Adds how far a subscription, and an update of it, has come.
+pub fn show(subscription: &Subscription, json: &mut Value) {
+    json["provisioningState"] = json!(subscription.provisioning().as_str());
+    if let Some(rate) = subscription.allowed_rate {
+        json["allowedRequestsPerMinute"] = json!(rate);
+    }
+    let exchange = subscription
+        .validation
+        .as_ref()
+        .and_then(|validation| shown(&validation.state));
+    match &subscription.update {
+        None => {
+            if let Some(exchange) = exchange {
+                json["validation"] = exchange;
+            }
+        }
+        // What is in force stands beside it (ED-163).
+        Some(update) => {
+            let state = subscription.newest_provisioning().as_str();
+            json["update"] = update.to_public_json();
+            json["update"]["provisioningState"] = json!(state);
+            if let Some(exchange) = exchange {
+                json["update"]["validation"] = exchange;
+            }
+        }
+    }
+}
+
+/// What is known of a handshake that has not succeeded (ED-161). Never its token.
+fn shown(state: &ValidationState) -> Option<Value> {
+    let exchange = state.exchange()?;
+    let header = |(name, value): &(String, String)| json!({ "name": name, "value": value });
+    let headers: Vec<Value> = exchange.headers.iter().map(header).collect();
+    let until = match state {
+        ValidationState::AwaitingManualAction { until, .. } => Some(until.to_string()),
+        _ => None,
+    };
+    Some(json!({
+        "message": exchange.message,
+        "until": until,
+        "time": exchange.time.to_string(),
+        "tries": exchange.tries,
+        "status": exchange.status,
+        "headers": headers,
+        "body": exchange.body,
+        "error": exchange.error,
+    }))
+}
