@@ -15,3 +15,4 @@ pub mod chance;
 pub mod clock;
 pub mod dead_letter;
 pub mod http;
+pub mod old_files;

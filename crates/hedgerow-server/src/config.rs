@@ -94,6 +94,8 @@ pub struct HttpConfig {
 pub struct DeadLetterConfig {
     /// The directory that those of subscriptions lie in; `None` for `dead-letters` in the data directory.
     pub directory: Option<PathBuf>,
+    /// Whether subscriptions that do not name a destination get a directory of the server's (ED-313).
+    pub local_default: bool,
     /// `deadLetter` of subscriptions that do not say it (ED-245, ED-247, ED-319), in whole seconds.
     pub settings: DeadLetterSettings,
 }
@@ -221,6 +223,18 @@ pub fn load(
     path: Option<&Path>,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Config, ConfigError> {
+    load_over(Config::default(), path, environment)
+}
+
+/// The same, over other defaults than the usual ones.
+///
+/// # Errors
+/// All problems that were found.
+pub fn load_over(
+    defaults: Config,
+    path: Option<&Path>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
     let mut written = Vec::new();
     if let Some(path) = path {
@@ -230,7 +244,7 @@ pub fn load(
         }
     }
     written::from_environment(environment, &mut written);
-    check(written, problems)
+    check(defaults, written, problems)
 }
 
 /// Reads the text of a file that is called `name` in messages.
@@ -240,11 +254,14 @@ pub fn load(
 pub fn parse(name: &Path, text: &str) -> Result<Config, ConfigError> {
     let (mut problems, mut written) = (Vec::new(), Vec::new());
     written::from_file(name, text, &mut written, &mut problems);
-    check(written, problems)
+    check(Config::default(), written, problems)
 }
 
-fn check(written: Vec<Written>, mut problems: Vec<Problem>) -> Result<Config, ConfigError> {
-    let mut config = Config::default();
+fn check(
+    mut config: Config,
+    written: Vec<Written>,
+    mut problems: Vec<Problem>,
+) -> Result<Config, ConfigError> {
     for written in written {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == written.key) else {
             problems.push(settings::unknown(&written));

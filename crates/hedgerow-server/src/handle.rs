@@ -97,14 +97,18 @@ impl ServerHandle {
         self.engine().await.map(drop)
     }
 
-    /// Declares a topic that takes Event Grid schema, if there is none with this name.
+    /// Declares a topic, or declares it anew: its keys and its schema stay.
     ///
     /// # Errors
     /// If it cannot be declared.
-    pub async fn ensure_topic(&self, name: &TopicName) -> Result<TopicEntry, HandleError> {
+    pub async fn ensure_topic(
+        &self,
+        name: &TopicName,
+        spec: &TopicSpec,
+    ) -> Result<TopicEntry, HandleError> {
         let put = |answer| Command::PutTopic {
             name: name.clone(),
-            spec: TopicSpec::default(),
+            spec: spec.clone(),
             answer,
         };
         let (topic, is_new) = self.ask(put).await?;

@@ -36,6 +36,7 @@ mod error;
 mod guard;
 pub mod handle;
 mod listener;
+pub mod local_dead_letters;
 mod public_url;
 mod publish;
 pub mod server;

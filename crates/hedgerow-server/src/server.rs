@@ -30,6 +30,7 @@ use crate::descriptors::Descriptors;
 use crate::guard::DevGuard;
 use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
+use crate::local_dead_letters;
 use crate::public_url::PublicUrl;
 use crate::state::App;
 use crate::tls::{Tls, TlsError};
@@ -122,6 +123,8 @@ pub struct Server {
     stop_engine: watch::Sender<bool>,
     engine_ended: EngineEnd,
     client: Arc<Client>,
+    /// The directory of the local default, if there is one.
+    local_dead_letters: Option<PathBuf>,
     handle: ServerHandle,
 }
 
@@ -148,7 +151,7 @@ impl Server {
         let socket = TcpListener::bind(address).await.map_err(listen)?;
         let local_address = socket.local_addr().map_err(listen)?;
         let tokens = Tokens::load_or_create(&config.data)?;
-        make_dead_letter_directory(&config)?;
+        local_dead_letters::make(&config)?;
 
         let (client, guard) = outbound(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
@@ -199,6 +202,7 @@ impl Server {
             stop_engine,
             engine_ended: started.ended,
             client,
+            local_dead_letters: local_dead_letters::directory(&config),
             handle,
         })
     }
@@ -248,6 +252,7 @@ impl Server {
             stop_engine,
             mut engine_ended,
             client,
+            local_dead_letters,
             ..
         } = self;
         let (close, closing) = watch::channel(false);
@@ -256,6 +261,7 @@ impl Server {
             let by_itself = tokio::select! {
                 ended = &mut engine_ended => Some(ended),
                 () = shutdown => None,
+                () = local_dead_letters::keep_tidy(local_dead_letters) => None,
                 () = sweep(&client) => None,
                 () = follow(tls) => None,
             };
@@ -278,19 +284,6 @@ impl Server {
         }
         result
     }
-}
-
-/// Makes the default directory of dead letters; another one is its operator's.
-fn make_dead_letter_directory(config: &Config) -> Result<(), ServerError> {
-    if config.dead_letter.directory.is_some() {
-        return Ok(());
-    }
-    let path = config.dead_letter_directory();
-    std::fs::create_dir_all(&path).map_err(|source| ServerError::File {
-        doing: "make",
-        path,
-        source,
-    })
 }
 
 /// Everything that connects to others, and the guard that judges addresses.

@@ -36,6 +36,8 @@ pub struct App {
     pub validation_answer_wait: Duration,
     /// `deadLetter` of subscriptions that do not say it.
     pub dead_letter: DeadLetterSettings,
+    /// Whether subscriptions that do not name a destination of dead letters get the local one.
+    pub dead_letter_local_default: bool,
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
     grid: watch::Receiver<GridState>,
@@ -76,6 +78,7 @@ impl App {
             response_timeout: config.response_timeout,
             validation_answer_wait: config.validation_answer_wait,
             dead_letter: config.dead_letter.settings,
+            dead_letter_local_default: config.dead_letter.local_default,
             disk_counts,
             grid,
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),

@@ -55,7 +55,9 @@ impl DeadLetterDestination {
         Ok(Self::LocalDirectory { path })
     }
 
-    pub(super) fn to_json(&self) -> Value {
+    /// As a declaration has it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         let Self::LocalDirectory { path } = self;
         json!({ "endpointType": "LocalDirectory", "properties": { "path": path.as_str() } })
     }

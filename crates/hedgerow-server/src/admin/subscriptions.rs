@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{SpecError, SubscriptionSpec, Warning};
+use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, Warning};
 use hedgerow_delivery::command::{Command, EngineHandle, SubscriptionInfo};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::extract::Names;
 use super::{json_body, shown_warning, validation};
 use crate::error::ApiError;
+use crate::local_dead_letters::local_container;
 use crate::state::{App, SharedApp};
 
 pub async fn put(
@@ -91,6 +92,13 @@ fn add_defaults(members: &mut Map<String, Value>, app: &App) {
     };
     let seconds = app.response_timeout.as_secs();
     set_if_absent(members, "responseTimeoutSeconds", json!(seconds));
+    if app.dead_letter_local_default && !members.contains_key("deadLetterDestination") {
+        // One that says `null` wants none (ED-313).
+        let local = DeadLetterDestination::LocalDirectory {
+            path: local_container(),
+        };
+        members.insert("deadLetterDestination".to_owned(), local.to_json());
+    }
     set_if_absent(members, "deadLetter", json!({}));
     let declared = members.get_mut("deadLetter").and_then(Value::as_object_mut);
     if let (Some(declared), Value::Object(defaults)) = (declared, app.dead_letter.to_json()) {

@@ -261,6 +261,7 @@ pub const SETTINGS: &[Setting] = &[
         engine.retry.floors.retry_after_max
     ),
     setting!("dead_letter.directory", OtherPath, dead_letter.directory),
+    setting!("dead_letter.local_default", Flag, dead_letter.local_default),
     setting!(
         "dead_letter.delay",
         DEAD_LETTER_DELAY,

@@ -141,3 +141,33 @@ async fn other_destinations_are_refused_in_so_many_words() {
     }
     server.stop_and_wait().await;
 }
+
+/// ED-313: with the local default a subscription that names no destination gets the server's directory; one that says that it
+/// wants none gets none. Without it nobody does, which is the default.
+#[tokio::test]
+async fn the_local_default_is_for_those_who_name_no_destination() {
+    let path = subscription("orders", "billing");
+    for is_on in [true, false] {
+        let server = TestServer::start_with(|config| {
+            config.dead_letter.local_default = is_on;
+        })
+        .await;
+        let receiver = Receiver::start().await;
+        server.topic("orders").await;
+        let answer = server.admin("PUT", &path, webhook(&receiver.url())).await;
+        assert_eq!(answer.json().get("warnings"), None, "{}", answer.text());
+        let destination = &answer.json()["deadLetterDestination"];
+        let expected = is_on.then_some("default");
+        assert_eq!(destination["properties"]["path"].as_str(), expected);
+
+        let mut none = webhook(&receiver.url());
+        none["deadLetterDestination"] = json!(null);
+        let answer = server.admin("PUT", &path, none).await;
+        assert_eq!(answer.json()["deadLetterDestination"], json!(null));
+        let named = declared(&receiver.url(), "mine", &json!({}));
+        let answer = server.admin("PUT", &path, named).await;
+        let destination = &answer.json()["deadLetterDestination"];
+        assert_eq!(destination["properties"]["path"], "mine");
+        server.stop_and_wait().await;
+    }
+}

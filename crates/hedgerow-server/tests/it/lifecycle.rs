@@ -1,7 +1,7 @@
 //! Start, stop and start again.
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec};
+use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_server::{Server, ServerError, ServerOptions};
 use http::Request;
 use serde_json::{Value, json};
@@ -143,13 +143,24 @@ async fn the_handle_declares_and_declares_anew() {
     let server = TestServer::start().await;
     let topic: TopicName = "demo".parse().unwrap();
     let name: SubscriptionName = "demo-receiver".parse().unwrap();
-    let made = server.handle.ensure_topic(&topic).await.unwrap();
+    let made = server
+        .handle
+        .ensure_topic(&topic, &TopicSpec::default())
+        .await
+        .unwrap();
     assert!(made.is_new);
     assert_eq!(
         made.endpoint,
         format!("http://{}/demo/api/events", server.address)
     );
-    assert!(!server.handle.ensure_topic(&topic).await.unwrap().is_new);
+    assert!(
+        !server
+            .handle
+            .ensure_topic(&topic, &TopicSpec::default())
+            .await
+            .unwrap()
+            .is_new
+    );
     assert_eq!(server.handle.list_keys("demo").await.unwrap(), made.keys);
 
     let mut ids = Vec::new();

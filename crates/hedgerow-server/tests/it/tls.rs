@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hedgerow_core::spec::TopicSpec;
 use hedgerow_server::{Config, Server, ServerError, ServerOptions, TlsVersion};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
@@ -124,7 +125,7 @@ async fn requests_come_over_tls_and_endpoints_say_so() {
     let server = TestServer::run(place.config(data.path()), ServerOptions::default()).await;
     server
         .handle
-        .ensure_topic(&"orders".parse().unwrap())
+        .ensure_topic(&"orders".parse().unwrap(), &TopicSpec::default())
         .await
         .unwrap();
     let (status, topic) = place.get(&server, "/api/v1/topics/orders").await;
