@@ -11,6 +11,7 @@ mod arguments;
 mod bench;
 mod cases;
 mod check;
+mod clients;
 mod crash;
 mod setup;
 mod shell;
@@ -49,7 +50,7 @@ const COMMANDS: [Command; 8] = [
     Command {
         name: "test",
         options: "",
-        about: "all tests and short crash proofs; HEDGEROW_SLOW=1: long ones",
+        about: "all tests, published clients, short crash proofs; HEDGEROW_SLOW=1: long ones",
         run: test::run,
     },
     Command {

@@ -2,12 +2,14 @@
 //!
 //! A compiler and a linker are there already, or this program would not run. rustfmt and clippy come from rustup;
 //! where it cannot get them, that is said, and `check` leaves out what it cannot do. cargo-deny takes minutes to build,
-//! so it is installed only when asked for.
+//! so it is installed only when asked for. Python for the tests with published clients, and curl, which a test pastes lines
+//! for, come from the system's package manager where that may be used without asking for a password.
 
 use std::process::Command;
 
 use crate::Failure;
 use crate::arguments::{Accepted, Options};
+use crate::clients;
 use crate::shell::{self, Workspace};
 
 /// The line of cargo-deny that `deny.toml` is written for.
@@ -35,6 +37,42 @@ pub const CLIPPY: Component = Component {
 
 const COMPONENTS: [Component; 2] = [RUSTFMT, CLIPPY];
 
+/// A program that comes from the system.
+struct Package {
+    name: &'static str,
+    is_there: fn() -> bool,
+    /// What it is called by apt, dnf and apk, in this order.
+    called: [&'static [&'static str]; 3],
+}
+
+const PACKAGES: [Package; 2] = [
+    Package {
+        name: "python",
+        is_there: clients::has_python,
+        called: [
+            &["python3", "python3-venv"],
+            &["python3", "python3-pip"],
+            &["python3", "py3-pip"],
+        ],
+    },
+    Package {
+        name: "curl",
+        is_there: has_curl,
+        called: [&["curl"], &["curl"], &["curl"]],
+    },
+];
+
+/// Package managers, in the order of [`Package::called`], with what installs without asking.
+const MANAGERS: [&[&str]; 3] = [
+    &["apt-get", "install", "--yes", "--no-install-recommends"],
+    &["dnf", "install", "--assumeyes"],
+    &["apk", "add"],
+];
+
+fn has_curl() -> bool {
+    shell::succeeds(Command::new("curl").arg("--version"))
+}
+
 /// The command.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let options = Options::read(
@@ -45,8 +83,12 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
         },
     )?;
     ensure(workspace);
+    ensure_packages();
     for component in COMPONENTS {
         report(component.name, is_present(workspace, component.command));
+    }
+    for package in &PACKAGES {
+        report(package.name, (package.is_there)());
     }
     if options.has("deny") && !is_present(workspace, "deny") {
         let version = format!("cargo-deny@{DENY_VERSION}");
@@ -75,6 +117,43 @@ pub fn ensure(workspace: &Workspace) {
         println!(
             "note: {} could not be installed ({failure}); what needs it is left out",
             missing.join(" and ")
+        );
+    }
+}
+
+/// Installs the programs that are missing, if a package manager may do it. Says nothing when nothing is missing.
+pub fn ensure_packages() {
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|one| !(one.is_there)()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let found = MANAGERS.iter().zip(0..).find(|(words, _)| {
+        let mut manager = Command::new(words[0]);
+        shell::succeeds(manager.arg("--version"))
+    });
+    let Some((words, index)) = found else {
+        println!(
+            "note: {} is missing, and there is no package manager that this program knows",
+            names.join(" and ")
+        );
+        return;
+    };
+    // Without a terminal to ask at: as root, or as somebody who need not say a password.
+    let mut install = if shell::succeeds(Command::new("sudo").args(["-n", "true"])) {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("-n").args(*words);
+        sudo
+    } else {
+        let mut manager = Command::new(words[0]);
+        manager.args(&words[1..]);
+        manager
+    };
+    install.args(missing.iter().flat_map(|package| package.called[index]));
+    if let Err(failure) = shell::run(install) {
+        println!(
+            "note: {} could not be installed ({failure}); what needs it is left out",
+            names.join(" and ")
         );
     }
 }

@@ -1,8 +1,9 @@
-//! `test`: all tests of the workspace, examples in documentation included, then the proofs against crashes, full
-//! disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
+//! `test`: all tests of the workspace, examples in documentation included, those with published clients, then the proofs
+//! against crashes, full disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
 
 use crate::Failure;
 use crate::arguments::{Accepted, Options};
+use crate::clients;
 use crate::crash::{self, Proof};
 use crate::setup;
 use crate::shell::{self, Workspace};
@@ -22,7 +23,9 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
         },
     )?;
     setup::ensure(workspace);
+    setup::ensure_packages();
     shell::run(workspace.cargo(["test", "--workspace"]))?;
+    clients::run(workspace)?;
     let is_slow = std::env::var_os("HEDGEROW_SLOW").is_some_and(|value| value == "1");
     for proof in if is_slow { SLOW } else { QUICK } {
         crash::prove(workspace, proof)?;
