@@ -85,7 +85,10 @@ impl DevCommand {
 
 /// The settings that `dev` has of its own; the file and the environment can change the others.
 fn config_of_dev(file: Option<&Path>) -> Result<Config, Failure> {
-    let mut config = serve::load(file)?;
+    let mut defaults = Config::default();
+    // Nothing that somebody tries is lost without a trace (ED-313).
+    defaults.dead_letter.local_default = true;
+    let mut config = serve::load_over(defaults, file)?;
     for network in ["127.0.0.0/8", "::1/128"] {
         config
             .allow_networks

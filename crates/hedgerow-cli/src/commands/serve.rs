@@ -45,7 +45,12 @@ impl ServeCommand {
 
 /// Reads file and environment.
 pub fn load(path: Option<&Path>) -> Result<Config, Failure> {
-    config::load(path, std::env::vars_os()).map_err(|error| {
+    load_over(Config::default(), path)
+}
+
+/// The same, over other defaults than the usual ones.
+pub fn load_over(defaults: Config, path: Option<&Path>) -> Result<Config, Failure> {
+    config::load_over(defaults, path, std::env::vars_os()).map_err(|error| {
         Failure::new(format!("the configuration cannot be used:\n{error}"))
             .with_hint("`hedgerow config show` prints every setting")
     })

@@ -4,6 +4,7 @@
 
 mod commands;
 mod dev;
+mod dev_story;
 mod kit;
 mod serve;
 mod store;

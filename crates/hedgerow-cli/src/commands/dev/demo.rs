@@ -11,8 +11,8 @@
 use std::path::Path;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::spec::SubscriptionSpec;
-use hedgerow_server::{HandleError, TopicEntry};
+use hedgerow_core::spec::{DeadLetterDestination, InputSchema, SubscriptionSpec, TopicSpec};
+use hedgerow_server::{HandleError, TopicEntry, local_dead_letters};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -69,15 +69,14 @@ struct Subscription {
 
 /// Declares everything.
 pub async fn declare(running: &Running) -> Result<Declared, Failed> {
-    let name: TopicName = DEMO.parse().expect("a valid name");
-    let topic = running.handle.ensure_topic(&name).await?;
+    let topic = running.topic(DEMO, InputSchema::EventGridSchema).await?;
     make_directory(&running.dead_letters.join(DEMO_FAILS))?;
     let subscriptions = [
         Subscription {
             topic: DEMO,
             name: DEMO,
             endpoint: format!("{}/", running.receiver.url()),
-            first: json!({}),
+            first: json!({ "deadLetterDestination": local_default() }),
         },
         Subscription {
             topic: DEMO,
@@ -113,6 +112,12 @@ fn fails() -> Value {
     })
 }
 
+/// Where subscriptions send dead letters that do not say it (ED-313).
+fn local_default() -> Value {
+    let path = local_dead_letters::local_container();
+    DeadLetterDestination::LocalDirectory { path }.to_json()
+}
+
 /// The server makes no directories of dead letters but the one that all lie in.
 fn make_directory(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|error| {
@@ -127,6 +132,15 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 }
 
 impl Running {
+    async fn topic(&self, name: &str, input_schema: InputSchema) -> Result<TopicEntry, Failed> {
+        let name: TopicName = name.parse().expect("a valid name");
+        let spec = TopicSpec {
+            input_schema,
+            ..TopicSpec::default()
+        };
+        Ok(self.handle.ensure_topic(&name, &spec).await?)
+    }
+
     /// Declares a subscription, or points it at its endpoint. Returns what is owed to it.
     async fn declare(&self, subscription: &Subscription) -> Result<u64, Failed> {
         let spec = self.spec(subscription).await?;

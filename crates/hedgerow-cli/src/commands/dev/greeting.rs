@@ -3,6 +3,8 @@
 use std::num::NonZeroU32;
 use std::path::Path;
 
+use hedgerow_server::TopicEntry;
+
 use super::demo::{DEMO, DEMO_FAILS, Declared, FAILING_TYPE};
 use super::receiver::Receiver;
 
@@ -38,9 +40,9 @@ impl Greeting<'_> {
         lines.extend([
             String::new(),
             "publish an event:".to_owned(),
-            self.publish(&event("1", "Order.Placed")),
-            "publish an event that will fail, be retried and end as a dead letter:".to_owned(),
-            self.publish(&event("fails-1", FAILING_TYPE)),
+            publish(&self.declared.topic, None, &event("1", "Order.Placed")),
+            "publish an event that will fail, be retried, and end as a dead letter:".to_owned(),
+            publish(&self.declared.topic, None, &event("fails-1", FAILING_TYPE)),
             "see what the receiver got, and switch what it answers".to_owned()
                 + &format!(" (now {}):", self.receiver.answer()),
             format!("  curl {}/received", self.receiver.url()),
@@ -55,22 +57,12 @@ impl Greeting<'_> {
         lines
     }
 
-    fn publish(&self, event: &str) -> String {
-        let topic = &self.declared.topic;
-        let header = quoted(&format!("aeg-sas-key: {}", topic.keys.key1));
-        format!(
-            "  curl -i {} -H {header} -d {}",
-            topic.endpoint,
-            quoted(event)
-        )
-    }
-
     fn questions(&self) -> [String; 3] {
         let program = program();
         let token = quoted(&self.data.join("admin-token").display().to_string());
         let server = format!("--server {} --token-file {token}", self.server);
         [
-            format!("  {program} event attempts fails-1 {server}"),
+            format!("  {program} explain fails-1 {server}"),
             format!(
                 "  {program} event-subscription show --name {DEMO} --source-resource-id {DEMO} {server}"
             ),
@@ -80,6 +72,17 @@ impl Greeting<'_> {
             ),
         ]
     }
+}
+
+/// A line that publishes an event.
+fn publish(topic: &TopicEntry, header: Option<&str>, event: &str) -> String {
+    let key = format!("aeg-sas-key: {}", topic.keys.key1);
+    let headers: Vec<_> = std::iter::once(key.as_str())
+        .chain(header)
+        .map(|header| format!("-H {}", quoted(header)))
+        .collect();
+    let (headers, event) = (headers.join(" "), quoted(event));
+    format!("  curl -i {} {headers} -d {event}", topic.endpoint)
 }
 
 fn event(id: &str, event_type: &str) -> String {
