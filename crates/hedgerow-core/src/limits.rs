@@ -71,6 +71,18 @@ pub const OVERRIDABLE_STATUSES: std::ops::RangeInclusive<u16> = 205..=599;
 /// Entries of one of these two lists: one for each code there is.
 pub const STATUS_OVERRIDES_MAX: usize = 395;
 
+/// Entries of a subscription's `labels`: they are shown with it.
+pub const LABELS_MAX: usize = 100;
+
+/// Bytes of one of them: a word or two.
+pub const LABEL_BYTES_MAX: usize = 256;
+
+/// Events of a batch that a subscription may ask for. Source: ED-212.
+pub const BATCH_EVENTS: std::ops::RangeInclusive<u16> = 1..=5_000;
+
+/// Kilobytes of a batch that a subscription may ask for. Source: ED-213.
+pub const BATCH_KILOBYTES: std::ops::RangeInclusive<u16> = 1..=1_024;
+
 /// Characters of a token's name: a label for people.
 pub const TOKEN_NAME_LEN: std::ops::RangeInclusive<usize> = 1..=64;
 

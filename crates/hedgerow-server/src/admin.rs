@@ -5,6 +5,7 @@ mod events;
 mod explanation;
 mod extract;
 mod health;
+mod merge;
 mod routes;
 mod store;
 mod subscriptions;
@@ -75,6 +76,11 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(get(SUBSCRIPTIONS), (Read, Topic), subscriptions::list)
         .add(put(SUBSCRIPTION), (Admin, Topic), subscriptions::put)
         .add(get(SUBSCRIPTION), (Read, Topic), subscriptions::get)
+        .add(
+            (Method::PATCH, SUBSCRIPTION),
+            (Admin, Topic),
+            subscriptions::patch,
+        )
         .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)

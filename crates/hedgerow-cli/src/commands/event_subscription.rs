@@ -1,17 +1,17 @@
 //! `hedgerow event-subscription`: who gets which events. Its options have the names, meanings and bounds that users of
 //! the vendor's command line know (ED-322).
 
-use std::fmt::Display;
-use std::ops::RangeInclusive;
+mod advanced_filter;
+mod settings;
+
 use std::str::FromStr;
 
-use clap::{ArgAction, Args, Subcommand};
-use hedgerow_core::limits;
+use clap::{Args, Subcommand};
 use hedgerow_core::name::{NameError, SubscriptionName, TopicName};
-use hedgerow_core::spec::DeliverySchema;
 use http::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use self::settings::Settings;
 use super::ServerOptions;
 use crate::client::Client;
 use crate::failure::Failure;
@@ -32,14 +32,19 @@ enum Action {
     Create {
         #[command(flatten)]
         place: Place,
+        /// The URL that events are posted to.
+        #[arg(long, value_name = "URL")]
+        endpoint: String,
         #[command(flatten)]
         settings: Settings,
     },
-    /// Changes what is given and keeps the rest. The endpoint has to be given again: its address is a secret that the
-    /// server does not show.
+    /// Changes what is given and keeps the rest.
     Update {
         #[command(flatten)]
         place: Place,
+        /// The URL that events are posted to; without it, the present one.
+        #[arg(long, value_name = "URL")]
+        endpoint: Option<String>,
         #[command(flatten)]
         settings: Settings,
     },
@@ -115,55 +120,8 @@ fn topic_of_id(id: &str) -> Option<&str> {
     is_topic.then_some(name)
 }
 
-/// What a subscription wants and how it gets it. What is not given keeps its value, or its default.
-#[derive(Debug, Args)]
-struct Settings {
-    /// The URL that events are posted to.
-    #[arg(long, value_name = "URL")]
-    endpoint: String,
-    /// The form in which events are sent: `EventGridSchema` (by default), `CloudEventSchemaV1_0` or `CustomInputSchema`. It
-    /// never changes.
-    #[arg(long, value_name = "SCHEMA", value_parser = delivery_schema)]
-    event_delivery_schema: Option<DeliverySchema>,
-    /// Only events of these types; without a value, of all types.
-    #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
-    included_event_types: Option<Vec<String>>,
-    /// Only events whose subject begins so.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    subject_begins_with: Option<String>,
-    /// Only events whose subject ends so.
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    subject_ends_with: Option<String>,
-    /// Whether these two look at case.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    subject_case_sensitive: Option<bool>,
-    /// Attempts after which an event is given up, 1 to 30; 30 by default.
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = attempts)]
-    max_delivery_attempts: Option<u16>,
-    /// Minutes after which an event is given up, 1 to 1440; 1440 by default.
-    #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = minutes)]
-    event_ttl: Option<u32>,
-    /// Where events that are given up are written: a directory below the server's setting `dead_letter.directory`; without
-    /// a value, nowhere.
-    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = "")]
-    deadletter_endpoint: Option<String>,
-    /// Seconds after which they are written, 0 to 3600; the server's setting by default, which is 300.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = delay)]
-    deadletter_delay: Option<u32>,
-    /// Seconds for which a directory that cannot be written to is waited for, up to 604800, and 0 for ever; the server's
-    /// setting by default, which is 14400.
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = unavailable)]
-    deadletter_max_unavailable: Option<u32>,
-    /// Whether an event is dropped at once if the directory is missing.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    deadletter_drop_if_not_found: Option<bool>,
-    /// Whether the subscription is refused if the directory cannot be written to now.
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    deadletter_require_reachable: Option<bool>,
-}
-
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 7] = [
+pub const DECLARED: [&str; 8] = [
     "filter",
     "retryPolicy",
     "retry",
@@ -171,6 +129,7 @@ pub const DECLARED: [&str; 7] = [
     "eventDeliverySchema",
     "deadLetterDestination",
     "deadLetter",
+    "labels",
 ];
 
 const LIST: [Column; 10] = [
@@ -186,7 +145,7 @@ const LIST: [Column; 10] = [
     ("NEXT DUE", "/status/nextDue"),
 ];
 
-const ONE: [Column; 25] = [
+const ONE: [Column; 27] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -197,6 +156,8 @@ const ONE: [Column; 25] = [
     ("subject begins with", "/filter/subjectBeginsWith"),
     ("subject ends with", "/filter/subjectEndsWith"),
     ("subject case sensitive", "/filter/isSubjectCaseSensitive"),
+    ("advanced filters", "/filter/advancedFilters"),
+    ("labels", "/labels"),
     ("max delivery attempts", "/retryPolicy/maxDeliveryAttempts"),
     (
         "event ttl, minutes",
@@ -232,12 +193,26 @@ impl EventSubscriptionCommand {
         let client = self.server.client()?;
         let format = self.server.output;
         match self.action {
-            Action::Create { place, settings } => {
-                put(&client, &place, settings.apply(&json!({})), format).await
+            Action::Create {
+                place,
+                endpoint,
+                settings,
+            } => {
+                let body = settings.declare(Some(endpoint))?;
+                declare(&client, Method::PUT, &place, &body, format).await
             }
-            Action::Update { place, settings } => {
-                let present = client.admin(Method::GET, &place.path(), None).await?.body;
-                put(&client, &place, settings.apply(&present), format).await
+            Action::Update {
+                place,
+                endpoint,
+                settings,
+            } => {
+                let body = settings.declare(endpoint)?;
+                if body == json!({}) {
+                    return Err(Failure::new("nothing to change is given").with_hint(
+                        "`hedgerow event-subscription update --help` lists what there is",
+                    ));
+                }
+                declare(&client, Method::PATCH, &place, &body, format).await
             }
             Action::Show(place) => {
                 let reply = client.admin(Method::GET, &place.path(), None).await?;
@@ -259,10 +234,14 @@ impl EventSubscriptionCommand {
     }
 }
 
-async fn put(client: &Client, place: &Place, body: Value, format: Format) -> Result<(), Failure> {
-    let reply = client
-        .admin(Method::PUT, &place.path(), Some(&body))
-        .await?;
+async fn declare(
+    client: &Client,
+    method: Method,
+    place: &Place,
+    body: &Value,
+    format: Format,
+) -> Result<(), Failure> {
+    let reply = client.admin(method, &place.path(), Some(body)).await?;
     let done = if reply.status == StatusCode::CREATED {
         "created"
     } else {
@@ -292,144 +271,10 @@ async fn put(client: &Client, place: &Place, body: Value, format: Format) -> Res
     Ok(())
 }
 
-impl Settings {
-    /// The declaration that says what `present` says but for what is given.
-    fn apply(self, present: &Value) -> Value {
-        let mut body = Map::new();
-        for name in DECLARED {
-            if let Some(value) = present.get(name) {
-                body.insert(name.to_owned(), value.clone());
-            }
-        }
-        let mut body = Value::Object(body);
-        body["destination"] = json!({
-            "endpointType": "WebHook",
-            "properties": { "endpointUrl": self.endpoint },
-        });
-        if let Some(schema) = self.event_delivery_schema {
-            body["eventDeliverySchema"] = json!(schema.as_str());
-        }
-        let types = self.included_event_types.map(|types| {
-            if types.is_empty() {
-                Value::Null
-            } else {
-                json!(types)
-            }
-        });
-        let given = [
-            ("filter", "includedEventTypes", types),
-            (
-                "filter",
-                "subjectBeginsWith",
-                self.subject_begins_with.map(Value::from),
-            ),
-            (
-                "filter",
-                "subjectEndsWith",
-                self.subject_ends_with.map(Value::from),
-            ),
-            (
-                "filter",
-                "isSubjectCaseSensitive",
-                self.subject_case_sensitive.map(Value::from),
-            ),
-            (
-                "retryPolicy",
-                "maxDeliveryAttempts",
-                self.max_delivery_attempts.map(Value::from),
-            ),
-            (
-                "retryPolicy",
-                "eventTimeToLiveInMinutes",
-                self.event_ttl.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "delay",
-                self.deadletter_delay.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "maxUnavailable",
-                self.deadletter_max_unavailable.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "dropIfNotFound",
-                self.deadletter_drop_if_not_found.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "requireReachable",
-                self.deadletter_require_reachable.map(Value::from),
-            ),
-        ];
-        for (group, name, value) in given {
-            if let Some(value) = value {
-                body[group][name] = value;
-            }
-        }
-        if let Some(endpoint) = self.deadletter_endpoint {
-            body["deadLetterDestination"] = dead_letter_destination(&endpoint);
-        }
-        body
-    }
-}
-
-/// A container's resource id is declared as one, so that the server says what it thinks of it.
-fn dead_letter_destination(endpoint: &str) -> Value {
-    if endpoint.is_empty() {
-        Value::Null
-    } else if endpoint.starts_with("/subscriptions/") {
-        json!({ "endpointType": "StorageBlob", "properties": { "resourceId": endpoint } })
-    } else {
-        json!({ "endpointType": "LocalDirectory", "properties": { "path": endpoint } })
-    }
-}
-
-/// The schema of that name, however its letters are written, as the vendor's command line takes them.
-fn delivery_schema(text: &str) -> Result<DeliverySchema, String> {
-    let mut all = DeliverySchema::ALL.into_iter();
-    let found = all.find(|schema| schema.as_str().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| {
-        let names = DeliverySchema::ALL.map(DeliverySchema::as_str);
-        format!("must be one of {}", names.join(", "))
-    })
-}
-
-fn delay(text: &str) -> Result<u32, String> {
-    bounded(text, &limits::DEAD_LETTER_DELAY_SECONDS)
-}
-
-fn unavailable(text: &str) -> Result<u32, String> {
-    bounded(text, &limits::DEAD_LETTER_UNAVAILABLE_SECONDS)
-}
-
-fn attempts(text: &str) -> Result<u16, String> {
-    bounded(text, &limits::DELIVERY_ATTEMPTS)
-}
-
-fn minutes(text: &str) -> Result<u32, String> {
-    bounded(text, &limits::TIME_TO_LIVE_MINUTES)
-}
-
-/// An integer within its bounds; the error names them, and `clap` adds the option and the value.
-fn bounded<T>(text: &str, range: &RangeInclusive<T>) -> Result<T, String>
-where
-    T: FromStr + PartialOrd + Display,
-{
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| {
-        format!(
-            "must be an integer from {} to {}",
-            range.start(),
-            range.end()
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -453,39 +298,61 @@ mod tests {
     }
 
     #[test]
-    fn updates_keep_what_is_not_given() {
-        let settings = Settings {
-            endpoint: "http://127.0.0.1:1/new".to_owned(),
-            event_delivery_schema: Some(DeliverySchema::CloudEventSchemaV1_0),
-            included_event_types: Some(Vec::new()),
-            subject_begins_with: None,
-            subject_ends_with: Some(".jpg".to_owned()),
-            subject_case_sensitive: None,
-            max_delivery_attempts: Some(3),
-            event_ttl: None,
-            deadletter_endpoint: Some("late".to_owned()),
-            deadletter_delay: Some(0),
-            deadletter_max_unavailable: None,
-            deadletter_drop_if_not_found: None,
-            deadletter_require_reachable: None,
+    fn a_change_says_what_is_given_and_nothing_else() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            settings: Settings,
+        }
+        let declared = |words: &[&str], endpoint: Option<&str>| {
+            let line = Line::try_parse_from(std::iter::once(&"x").chain(words)).unwrap();
+            let endpoint = endpoint.map(str::to_owned);
+            line.settings.declare(endpoint).unwrap()
         };
-        let present = json!({
-            "name": "a", "id": "b", "status": {"matched": 1},
-            "destination": {"endpointType": "WebHook", "properties": {"endpointBaseUrl": "http://127.0.0.1:1/old"}},
-            "filter": {"includedEventTypes": ["A"], "subjectBeginsWith": "x"},
-            "retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 5},
-            "retry": {"finalStatuses": [410]},
-            "deadLetter": {"delay": 300, "maxUnavailable": 60},
-        });
+        assert_eq!(declared(&[], None), json!({}));
+        let words = [
+            "--included-event-types",
+            "--subject-ends-with",
+            ".jpg",
+            "--max-delivery-attempts",
+            "3",
+            "--advanced-filter",
+            "data.n",
+            "NumberGreaterThan",
+            "-5",
+            "--advanced-filter",
+            "subject",
+            "StringIn",
+            "a",
+            "b",
+            "--labels",
+            "x",
+            "y",
+            "--deadletter-endpoint",
+            "--deadletter-delay",
+            "0",
+            "--max-events-per-batch",
+            "1000",
+        ];
         let expected = json!({
-            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": "http://127.0.0.1:1/new"}},
-            "filter": {"includedEventTypes": null, "subjectBeginsWith": "x", "subjectEndsWith": ".jpg"},
-            "retryPolicy": {"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes": 5},
-            "retry": {"finalStatuses": [410]},
-            "eventDeliverySchema": "CloudEventSchemaV1_0",
-            "deadLetter": {"delay": 0, "maxUnavailable": 60},
-            "deadLetterDestination": {"endpointType": "LocalDirectory", "properties": {"path": "late"}},
+            "destination": {"endpointType": "WebHook", "properties": {
+                "endpointUrl": "http://127.0.0.1:1/new", "maxEventsPerBatch": 1000,
+            }},
+            "filter": {
+                "includedEventTypes": null,
+                "subjectEndsWith": ".jpg",
+                "advancedFilters": [
+                    {"operatorType": "NumberGreaterThan", "key": "data.n", "value": -5},
+                    {"operatorType": "StringIn", "key": "subject", "values": ["a", "b"]},
+                ],
+            },
+            "retryPolicy": {"maxDeliveryAttempts": 3},
+            "deadLetter": {"delay": 0},
+            "deadLetterDestination": null,
+            "labels": ["x", "y"],
         });
-        assert_eq!(settings.apply(&present), expected);
+        assert_eq!(declared(&words, Some("http://127.0.0.1:1/new")), expected);
+        let none = json!({"filter": {"advancedFilters": null}});
+        assert_eq!(declared(&["--advanced-filter"], None), none);
     }
 }

@@ -5,13 +5,15 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use hedgerow_server::store::{self, CheckReport, StatReport, StoreError};
+use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::ServerOptions;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
 
-/// The data directory of a server that is stopped: whether it is whole, and what fills it.
+/// The store: how full a running server's is, and whether the data directory of a stopped one is whole and what fills it.
 #[derive(Debug, Args)]
 pub struct StoreCommand {
     #[command(subcommand)]
@@ -20,6 +22,11 @@ pub struct StoreCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Says how full the store of a running server is, and what it reads and writes.
+    Usage {
+        #[command(flatten)]
+        server: ServerOptions,
+    },
     /// Verifies everything, at the disk's speed; exits with 1 if something is damaged.
     Check(Store),
     /// Says what fills the disk: by segment, by topic, and by the subscriptions it is kept for.
@@ -39,6 +46,20 @@ struct Store {
     output: Format,
 }
 
+const USAGE: [Column; 12] = [
+    ("used bytes", "/usedBytes"),
+    ("publishing is refused from", "/watermarkBytes"),
+    ("is full", "/isFull"),
+    ("queued bytes", "/queuedBytes"),
+    ("kept of older segments, bytes", "/keptBytes"),
+    ("recycled segments", "/recycledSegments"),
+    ("cleaned segments", "/cleanedSegments"),
+    ("copied events", "/copiedEvents"),
+    ("compacted files", "/compactedFiles"),
+    ("written bytes since the start", "/writtenBytes"),
+    ("read bytes since the start", "/readBytes"),
+    ("syncs since the start", "/syncs"),
+];
 const CHECKED: [Column; 6] = [
     ("SEGMENT", "/number"),
     ("BYTES", "/end"),
@@ -76,6 +97,7 @@ impl StoreCommand {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
+            Action::Usage { server } => super::run_client(usage(server)),
             Action::Check(store) => check(&store),
             Action::Stat(store) => {
                 let report = store::stat(&store.data, store.key_file.as_deref());
@@ -85,6 +107,12 @@ impl StoreCommand {
             }
         }
     }
+}
+
+async fn usage(server: ServerOptions) -> Result<(), Failure> {
+    let reply = server.client()?.admin(Method::GET, "/store", None).await?;
+    output::one(&reply.body, &USAGE, server.output);
+    Ok(())
 }
 
 fn check(store: &Store) -> Result<(), Failure> {

@@ -213,6 +213,10 @@ fn values_out_of_bounds_are_refused_by_option_and_nothing_is_created() {
         ("--event-ttl", "0", "1 to 1440"),
         ("--event-ttl", "1441", "1 to 1440"),
         ("--event-ttl", "a", "1 to 1440"),
+        ("--max-events-per-batch", "0", "1 to 5000"),
+        ("--max-events-per-batch", "5001", "1 to 5000"),
+        ("--preferred-batch-size-in-kilobytes", "0", "1 to 1024"),
+        ("--preferred-batch-size-in-kilobytes", "1025", "1 to 1024"),
     ];
     for (option, value, bounds) in rows {
         let arguments = [
@@ -459,4 +463,111 @@ fn tokens_are_created_listed_and_deleted() {
     );
     printed(&server.run(&["token", "delete", "--name", "ci"]));
     complained(&as_ci(&["topic", "list"]), 1);
+}
+
+/// What is not given stays, the endpoint too: nobody has to repeat a secret.
+#[test]
+fn updates_need_no_endpoint() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200) + "?code=secret";
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let command = |verb: &str, more: &[&str]| {
+        server.run(&[&["event-subscription", verb], &which[..], more].concat())
+    };
+    let create = [
+        "--endpoint",
+        &endpoint,
+        "--event-ttl",
+        "5",
+        "--labels",
+        "a",
+        "b",
+    ];
+    printed(&command("create", &create));
+    let show = || {
+        json(
+            &server,
+            &[&["event-subscription", "show"], &which[..]].concat(),
+        )
+    };
+    let created = show();
+    assert_eq!(created["labels"], serde_json::json!(["a", "b"]));
+    let update = [
+        "--max-delivery-attempts",
+        "3",
+        "--subject-begins-with",
+        "/x",
+    ];
+    printed(&command("update", &update));
+    let mut expected = created;
+    expected["retryPolicy"]["maxDeliveryAttempts"] = 3.into();
+    expected["filter"]["subjectBeginsWith"] = "/x".into();
+    assert_eq!(show(), expected);
+
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    let publish = [
+        "publish",
+        "--topic",
+        "orders",
+        "--key",
+        key,
+        "--subject",
+        "/x",
+    ];
+    printed(&run(
+        &[&publish[..], &["--server", server.endpoint()]].concat()
+    ));
+    until("the delivery", || {
+        (show()["status"]["delivered"] == 1).then_some(())
+    });
+    let nothing = complained(&command("update", &[]), 1);
+    assert!(nothing.contains("nothing to change"), "{nothing}");
+}
+
+/// ED-322: options of what this version does not have are refused by the member's name, and nothing is created.
+#[test]
+fn batches_are_refused_by_name() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let create = [
+        &["event-subscription", "create", "--name", "billing"][..],
+        &[
+            "--resource-id",
+            "orders",
+            "--endpoint",
+            "http://127.0.0.1:9/",
+        ],
+    ]
+    .concat();
+    for (option, member) in [
+        ("--max-events-per-batch", "maxEventsPerBatch"),
+        (
+            "--preferred-batch-size-in-kilobytes",
+            "preferredBatchSizeInKilobytes",
+        ),
+    ] {
+        let refused = server.run(&[&create[..], &[option, "100"]].concat());
+        let refused = complained(&refused, 1);
+        let said = format!("{member}: is not supported by this version");
+        assert!(refused.contains(&said), "{refused}");
+    }
+    let list = ["event-subscription", "list", "--resource-id", "orders"];
+    assert_eq!(json(&server, &list), json!([]));
+}
+
+#[test]
+fn the_usage_of_a_running_store_is_shown() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let usage = printed(&server.run(&["store", "usage"]));
+    assert!(
+        usage.contains("used bytes") && usage.contains("syncs"),
+        "{usage}"
+    );
+    let usage = json(&server, &["store", "usage"]);
+    assert_eq!(usage["isFull"], false, "{usage}");
 }

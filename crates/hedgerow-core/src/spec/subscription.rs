@@ -34,6 +34,8 @@ pub struct SubscriptionSpec {
     pub dead_letter_destination: Option<DeadLetterDestination>,
     /// When and how long that is tried.
     pub dead_letter: DeadLetterSettings,
+    /// For people; kept and shown, and nothing else.
+    pub labels: Vec<String>,
 }
 
 /// Where events go.
@@ -71,6 +73,7 @@ impl SubscriptionSpec {
             event_delivery_schema: DeliverySchema::default(),
             dead_letter_destination: None,
             dead_letter: DeadLetterSettings::default(),
+            labels: Vec::new(),
         }
     }
 
@@ -100,12 +103,12 @@ impl SubscriptionSpec {
                 .map(DeadLetterDestination::check)
                 .transpose()?,
             dead_letter: check_settings(fields.object("deadLetter")?)?,
+            labels: check_labels(&mut fields)?,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",
             "deadLetterWithResourceIdentity",
             "expirationTimeUtc",
-            "labels",
         ])?;
         fields.finish()?;
         Ok(Checked { spec, warnings })
@@ -142,6 +145,7 @@ impl SubscriptionSpec {
             "deadLetterDestination":
                 self.dead_letter_destination.as_ref().map(DeadLetterDestination::to_json),
             "deadLetter": self.dead_letter.to_json(),
+            "labels": self.labels,
         })
     }
 }
@@ -245,6 +249,25 @@ fn statuses(fields: &mut Fields<'_>, name: &'static str) -> Result<Vec<u16>, Spe
     let path = |index: usize| fields.path(&format!("{name}[{index}]"));
     let code = |(index, value)| integer(value, path(index), &limits::OVERRIDABLE_STATUSES);
     list.iter().enumerate().map(code).collect()
+}
+
+fn check_labels(fields: &mut Fields<'_>) -> Result<Vec<String>, SpecError> {
+    let list = fields.list("labels")?.unwrap_or_default();
+    if list.len() > limits::LABELS_MAX {
+        let message = format!("must have at most {} entries", limits::LABELS_MAX);
+        return Err(fields.error("labels", message));
+    }
+    let label = |(index, value): (usize, &Value)| match value.as_str() {
+        Some(text) if text.len() <= limits::LABEL_BYTES_MAX => Ok(text.to_owned()),
+        _ => {
+            let message = format!(
+                "must be a text of at most {} bytes",
+                limits::LABEL_BYTES_MAX
+            );
+            Err(fields.error(&format!("labels[{index}]"), message))
+        }
+    };
+    list.iter().enumerate().map(label).collect()
 }
 
 fn check_response_timeout(fields: &mut Fields<'_>) -> Result<Duration, SpecError> {

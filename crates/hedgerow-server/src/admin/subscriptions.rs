@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::extract::Names;
-use super::{json_body, shown_warning, validation};
+use super::{json_body, merge, shown_warning, validation};
 use crate::error::ApiError;
 use crate::local_dead_letters::local_container;
 use crate::state::{App, SharedApp};
@@ -19,10 +19,51 @@ pub async fn put(
     Names((topic, name)): Names<(String, String)>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let body = json_body(&app, request).await?;
+    declare(&app, topic, &name, body).await
+}
+
+/// Changes what the body names and keeps the rest, secrets too: a merge patch (RFC 7396) of the declaration.
+pub async fn patch(
+    State(app): State<SharedApp>,
+    Names((topic, name)): Names<(String, String)>,
+    request: Request,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let patch = json_body(&app, request).await?;
+    if !patch.is_object() {
+        return Err(ApiError::member("", "must be an object"));
+    }
+    let (of, named) = (topic.clone(), name.clone());
+    let get = |answer| Command::Subscription {
+        topic: of,
+        name: named,
+        answer,
+    };
+    let present = app.engine()?.ask(get).await?.subscription;
+    let declaration = merge::patched(present.spec.to_json(), patch.clone());
+    let name = present.name.as_str();
+    let (status, Json(mut json)) = declare(&app, topic, name, declaration).await?;
+    if let Some(warnings) = json.get_mut("warnings").and_then(Value::as_array_mut) {
+        // What was declared before was warned of then.
+        warnings.retain(|warning| {
+            let field = warning["field"].as_str().unwrap_or_default();
+            field == "deadLetterDestination" || merge::names(&patch, field)
+        });
+    }
+    Ok((status, Json(json)))
+}
+
+/// Declares a subscription as the body says.
+pub async fn declare(
+    app: &App,
+    topic: String,
+    name: &str,
+    mut body: Value,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: SubscriptionName = name.parse()?;
-    let mut body = json_body(&app, request).await?;
     if let Some(members) = body.as_object_mut() {
-        add_defaults(members, &app);
+        merge::remove_read_only(members);
+        add_defaults(members, app);
     }
     let checked = SubscriptionSpec::check(&body)?;
     let spec = Box::new(checked.spec);

@@ -560,3 +560,60 @@ async fn the_store_says_what_it_holds_and_writes() {
         "{before} {after}"
     );
 }
+
+/// AZ-071, AZ-072: what a change does not name stays as it was, the secret of the endpoint too.
+#[tokio::test]
+async fn a_change_names_what_it_changes_and_keeps_the_rest() {
+    let server = TestServer::start().await;
+    let mut receiver = Receiver::start().await;
+    let key = server.topic("orders").await;
+    let path = subscription("orders", "billing");
+    let mut declared = webhook(&receiver.url());
+    declared["retryPolicy"] = json!({ "eventTimeToLiveInMinutes": 5 });
+    declared["labels"] = json!(["finance"]);
+    let made = server.admin("PUT", &path, declared).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made = made.json();
+
+    // All that is shown, sent back as it came.
+    let again = server.admin("PATCH", &path, made.clone()).await;
+    let mut shown = again.json();
+    assert!(shown["warnings"][0].is_object(), "30 was said: {shown}");
+    shown.as_object_mut().unwrap().remove("warnings");
+    assert_eq!((again.status.as_u16(), shown), (200, made.clone()));
+    let change = json!({
+        "retryPolicy": { "eventTimeToLiveInMinutes": 7 },
+        "filter": { "includedEventTypes": ["Order.Placed"] },
+    });
+    let mut changed = server.admin("PATCH", &path, change).await.json();
+    assert_eq!(changed["warnings"].take(), json!([]), "30 was not said now");
+    changed.as_object_mut().unwrap().remove("warnings");
+    let mut expected = made.clone();
+    expected["retryPolicy"]["eventTimeToLiveInMinutes"] = json!(7);
+    expected["filter"]["includedEventTypes"] = json!(["Order.Placed"]);
+    assert_eq!(changed, expected);
+    let back = json!({ "retryPolicy": null, "filter": null, "labels": null });
+    let back = server.admin("PATCH", &path, back).await.json();
+    assert_eq!(back["retryPolicy"]["eventTimeToLiveInMinutes"], 1440);
+    assert_eq!((&back["labels"], &back["id"]), (&json!([]), &made["id"]));
+    server.publish("orders", &key, event("1")).await;
+    receiver.next().await;
+
+    for (change, status) in [
+        (json!({ "retryPolicy": { "maxDeliveryAttempts": 31 } }), 400),
+        (json!({ "destination": null }), 400),
+        (
+            json!({ "destination": { "endpointType": "EventHub" } }),
+            400,
+        ),
+        (json!({ "labels": [1] }), 400),
+        (json!([]), 400),
+    ] {
+        let answer = server.admin("PATCH", &path, change.clone()).await;
+        assert_eq!(answer.status, status, "{change}: {}", answer.text());
+    }
+    let missing = subscription("orders", "nothing");
+    let answer = server.admin("PATCH", &missing, json!({})).await;
+    assert_eq!(answer.status, 404);
+    server.stop_and_wait().await;
+}

@@ -1,0 +1,209 @@
+//! `--advanced-filter KEY OPERATOR VALUES`, as the vendor's command line spells it. What the operators mean, and whether the values
+//! fit, the server says; here is only which of them want numbers, one value or a list.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+const ID: &str = "advanced_filter";
+
+/// What an operator is given.
+#[derive(Clone, Copy)]
+enum Operand {
+    Number,
+    Boolean,
+    Numbers,
+    Ranges,
+    Texts,
+    Nothing,
+}
+
+const OPERATORS: [(&str, Operand); 19] = [
+    ("NumberIn", Operand::Numbers),
+    ("NumberNotIn", Operand::Numbers),
+    ("NumberLessThan", Operand::Number),
+    ("NumberLessThanOrEquals", Operand::Number),
+    ("NumberGreaterThan", Operand::Number),
+    ("NumberGreaterThanOrEquals", Operand::Number),
+    ("NumberInRange", Operand::Ranges),
+    ("NumberNotInRange", Operand::Ranges),
+    ("BoolEquals", Operand::Boolean),
+    ("StringIn", Operand::Texts),
+    ("StringNotIn", Operand::Texts),
+    ("StringBeginsWith", Operand::Texts),
+    ("StringNotBeginsWith", Operand::Texts),
+    ("StringEndsWith", Operand::Texts),
+    ("StringNotEndsWith", Operand::Texts),
+    ("StringContains", Operand::Texts),
+    ("StringNotContains", Operand::Texts),
+    ("IsNullOrUndefined", Operand::Nothing),
+    ("IsNotNull", Operand::Nothing),
+];
+
+/// The words of each time that the option was given; `None` if it was not.
+#[derive(Debug, Default)]
+pub struct AdvancedFilters(Option<Vec<Vec<String>>>);
+
+impl AdvancedFilters {
+    /// The filters, one after another; `null` if the option was given without words. `None` if it was not given.
+    pub fn to_json(&self) -> Result<Option<Value>, Failure> {
+        let Some(groups) = &self.0 else {
+            return Ok(None);
+        };
+        let given = groups.iter().filter(|words| !words.is_empty());
+        let filters: Vec<Value> = given.map(|words| one(words)).collect::<Result<_, _>>()?;
+        Ok(Some(if filters.is_empty() {
+            Value::Null
+        } else {
+            Value::Array(filters)
+        }))
+    }
+}
+
+/// By hand, because the words of each time belong together.
+impl Args for AdvancedFilters {
+    fn augment_args(command: Command) -> Command {
+        let help = "Only events for which this holds: a key, an operator and its values, as in `data.color StringIn red blue`. \
+                    May be given several times; all must hold. Without a value, no such filter";
+        command.arg(
+            Arg::new(ID)
+                .long("advanced-filter")
+                .value_name("KEY OPERATOR VALUES")
+                .num_args(0..)
+                .action(ArgAction::Append)
+                .allow_negative_numbers(true)
+                .help(help),
+        )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for AdvancedFilters {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let times = matches.get_occurrences::<String>(ID);
+        Ok(Self(times.map(|times| {
+            times.map(|words| words.cloned().collect()).collect()
+        })))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn one(words: &[String]) -> Result<Value, Failure> {
+    let refused = |reason: String| {
+        let words = words.join(" ");
+        Failure::new(format!("--advanced-filter {words}: {reason}"))
+            .with_hint("write KEY OPERATOR VALUES, as in data.color StringIn red blue")
+    };
+    let [key, operator, values @ ..] = words else {
+        return Err(refused("the operator is missing".to_owned()));
+    };
+    let known = OPERATORS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(operator));
+    let Some((operator, operand)) = known else {
+        let names = OPERATORS.map(|(name, _)| name).join(", ");
+        return Err(refused(format!("\"{operator}\" is none of {names}")));
+    };
+    let mut filter = Map::new();
+    filter.insert("operatorType".to_owned(), json!(operator));
+    filter.insert("key".to_owned(), json!(key));
+    let (member, value) = match (operand, values) {
+        (Operand::Nothing, []) => return Ok(Value::Object(filter)),
+        (Operand::Nothing, _) => return Err(refused("it takes no value".to_owned())),
+        (_, []) => return Err(refused("a value is missing".to_owned())),
+        (Operand::Number, [value]) => ("value", number(value)),
+        (Operand::Boolean, [value]) => ("value", value.parse::<bool>().ok().map(Value::from)),
+        (Operand::Number | Operand::Boolean, _) => {
+            return Err(refused("it takes one value".to_owned()));
+        }
+        (Operand::Numbers, values) => {
+            ("values", values.iter().map(|value| number(value)).collect())
+        }
+        (Operand::Ranges, values) => ("values", values.iter().map(|value| range(value)).collect()),
+        (Operand::Texts, values) => ("values", Some(json!(values))),
+    };
+    let rule = match operand {
+        Operand::Boolean => "the value must be true or false",
+        Operand::Ranges => "the values must be pairs of numbers, as in 0,10 20,30",
+        _ => "the values must be numbers",
+    };
+    let value = value.ok_or_else(|| refused(rule.to_owned()))?;
+    filter.insert(member.to_owned(), value);
+    Ok(Value::Object(filter))
+}
+
+fn number(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    value.is_number().then_some(value)
+}
+
+fn range(text: &str) -> Option<Value> {
+    let (low, high) = text.split_once(',')?;
+    Some(json!([number(low)?, number(high)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Value, String> {
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        one(&words).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn each_kind_of_operand_is_read() {
+        for (text, expect) in [
+            (
+                "data.n NumberIn 1 2.5 -3",
+                json!({"operatorType": "NumberIn", "key": "data.n", "values": [1, 2.5, -3]}),
+            ),
+            (
+                "data.n numbergreaterthan 5",
+                json!({"operatorType": "NumberGreaterThan", "key": "data.n", "value": 5}),
+            ),
+            (
+                "data.n NumberInRange 0,10 20,30",
+                json!({"operatorType": "NumberInRange", "key": "data.n", "values": [[0, 10], [20, 30]]}),
+            ),
+            (
+                "data.b BoolEquals true",
+                json!({"operatorType": "BoolEquals", "key": "data.b", "value": true}),
+            ),
+            (
+                "subject StringEndsWith .jpg 5",
+                json!({"operatorType": "StringEndsWith", "key": "subject", "values": [".jpg", "5"]}),
+            ),
+            (
+                "data.x IsNotNull",
+                json!({"operatorType": "IsNotNull", "key": "data.x"}),
+            ),
+        ] {
+            assert_eq!(parse(text), Ok(expect), "{text}");
+        }
+        for (text, said) in [
+            ("data.n", "operator is missing"),
+            ("data.n NumberLike 1", "none of"),
+            ("data.n NumberIn", "value is missing"),
+            ("data.n NumberIn x", "numbers"),
+            ("data.n NumberLessThan 1 2", "one value"),
+            ("data.n NumberInRange 1-2", "pairs"),
+            ("data.b BoolEquals yes", "true or false"),
+            ("data.x IsNotNull 1", "no value"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                error.contains(said) && error.contains("--advanced-filter"),
+                "{error}"
+            );
+        }
+    }
+}

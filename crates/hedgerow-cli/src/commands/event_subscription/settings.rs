@@ -1,0 +1,238 @@
+//! The options of `create` and `update`, under the names of the vendor's command line and with its bounds (ED-322), and the
+//! declaration that they make.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use clap::{ArgAction, Args};
+use hedgerow_core::limits;
+use hedgerow_core::spec::DeliverySchema;
+use serde_json::{Value, json};
+
+use super::advanced_filter::AdvancedFilters;
+use crate::failure::Failure;
+
+/// What a subscription wants and how it gets it. What is not given keeps its value, or its default.
+#[derive(Debug, Args)]
+pub(super) struct Settings {
+    /// The form in which events are sent: `EventGridSchema` (by default), `CloudEventSchemaV1_0` or `CustomInputSchema`. It
+    /// never changes.
+    #[arg(long, value_name = "SCHEMA", value_parser = delivery_schema)]
+    pub event_delivery_schema: Option<DeliverySchema>,
+    /// Only events of these types; without a value, of all types.
+    #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
+    pub included_event_types: Option<Vec<String>>,
+    /// Only events whose subject begins so.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub subject_begins_with: Option<String>,
+    /// Only events whose subject ends so.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub subject_ends_with: Option<String>,
+    /// Whether these two look at case.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub subject_case_sensitive: Option<bool>,
+    #[command(flatten)]
+    pub advanced_filters: AdvancedFilters,
+    /// Whether advanced filters look into arrays.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub enable_advanced_filtering_on_arrays: Option<bool>,
+    /// Labels, for people; without a value, none.
+    #[arg(long, value_name = "LABEL", num_args = 0.., action = ArgAction::Append)]
+    pub labels: Option<Vec<String>>,
+    /// Attempts after which an event is given up, 1 to 30; 30 by default.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = attempts)]
+    pub max_delivery_attempts: Option<u16>,
+    /// Minutes after which an event is given up, 1 to 1440; 1440 by default.
+    #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = minutes)]
+    pub event_ttl: Option<u32>,
+    /// Events that are sent together at most, 1 to 5000. Servers of this version send one at a time and refuse it.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = batch_events)]
+    pub max_events_per_batch: Option<u16>,
+    /// Kilobytes that are preferably sent together, 1 to 1024. Servers of this version refuse it.
+    #[arg(long, value_name = "KILOBYTES", allow_negative_numbers = true, value_parser = batch_kilobytes)]
+    pub preferred_batch_size_in_kilobytes: Option<u16>,
+    /// Where events that are given up are written: a directory below the server's setting `dead_letter.directory`; without
+    /// a value, nowhere.
+    #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = "")]
+    pub deadletter_endpoint: Option<String>,
+    /// Seconds after which they are written, 0 to 3600; the server's setting by default, which is 300.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = delay)]
+    pub deadletter_delay: Option<u32>,
+    /// Seconds for which a directory that cannot be written to is waited for, up to 604800, and 0 for ever; the server's
+    /// setting by default, which is 14400.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = unavailable)]
+    pub deadletter_max_unavailable: Option<u32>,
+    /// Whether an event is dropped at once if the directory is missing.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub deadletter_drop_if_not_found: Option<bool>,
+    /// Whether the subscription is refused if the directory cannot be written to now.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub deadletter_require_reachable: Option<bool>,
+}
+
+impl Settings {
+    /// The declaration of what is given, and of nothing else. As a change, `null` takes a member back to its default.
+    pub fn declare(self, endpoint: Option<String>) -> Result<Value, Failure> {
+        let mut body = json!({});
+        let webhook = [
+            ("endpointUrl", endpoint.map(Value::from)),
+            (
+                "maxEventsPerBatch",
+                self.max_events_per_batch.map(Value::from),
+            ),
+            (
+                "preferredBatchSizeInKilobytes",
+                self.preferred_batch_size_in_kilobytes.map(Value::from),
+            ),
+        ];
+        for (name, value) in webhook {
+            if let Some(value) = value {
+                body["destination"]["endpointType"] = json!("WebHook");
+                body["destination"]["properties"][name] = value;
+            }
+        }
+        let filters = self.advanced_filters.to_json()?;
+        let given = [
+            (
+                "filter",
+                "includedEventTypes",
+                self.included_event_types.as_deref().map(list_or_all),
+            ),
+            (
+                "filter",
+                "subjectBeginsWith",
+                self.subject_begins_with.map(Value::from),
+            ),
+            (
+                "filter",
+                "subjectEndsWith",
+                self.subject_ends_with.map(Value::from),
+            ),
+            (
+                "filter",
+                "isSubjectCaseSensitive",
+                self.subject_case_sensitive.map(Value::from),
+            ),
+            ("filter", "advancedFilters", filters),
+            (
+                "filter",
+                "enableAdvancedFilteringOnArrays",
+                self.enable_advanced_filtering_on_arrays.map(Value::from),
+            ),
+            (
+                "retryPolicy",
+                "maxDeliveryAttempts",
+                self.max_delivery_attempts.map(Value::from),
+            ),
+            (
+                "retryPolicy",
+                "eventTimeToLiveInMinutes",
+                self.event_ttl.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "delay",
+                self.deadletter_delay.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "maxUnavailable",
+                self.deadletter_max_unavailable.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "dropIfNotFound",
+                self.deadletter_drop_if_not_found.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "requireReachable",
+                self.deadletter_require_reachable.map(Value::from),
+            ),
+        ];
+        for (group, name, value) in given {
+            if let Some(value) = value {
+                body[group][name] = value;
+            }
+        }
+        if let Some(schema) = self.event_delivery_schema {
+            body["eventDeliverySchema"] = json!(schema.as_str());
+        }
+        if let Some(endpoint) = self.deadletter_endpoint {
+            body["deadLetterDestination"] = dead_letter_destination(&endpoint);
+        }
+        if let Some(labels) = self.labels {
+            body["labels"] = json!(labels);
+        }
+        Ok(body)
+    }
+}
+
+fn list_or_all(types: &[String]) -> Value {
+    if types.is_empty() {
+        Value::Null
+    } else {
+        json!(types)
+    }
+}
+
+/// A container's resource id is declared as one, so that the server says what it thinks of it.
+fn dead_letter_destination(endpoint: &str) -> Value {
+    if endpoint.is_empty() {
+        Value::Null
+    } else if endpoint.starts_with("/subscriptions/") {
+        json!({ "endpointType": "StorageBlob", "properties": { "resourceId": endpoint } })
+    } else {
+        json!({ "endpointType": "LocalDirectory", "properties": { "path": endpoint } })
+    }
+}
+
+/// The schema of that name, however its letters are written, as the vendor's command line takes them.
+fn delivery_schema(text: &str) -> Result<DeliverySchema, String> {
+    let mut all = DeliverySchema::ALL.into_iter();
+    let found = all.find(|schema| schema.as_str().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let names = DeliverySchema::ALL.map(DeliverySchema::as_str);
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+fn delay(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DEAD_LETTER_DELAY_SECONDS)
+}
+
+fn unavailable(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DEAD_LETTER_UNAVAILABLE_SECONDS)
+}
+
+fn attempts(text: &str) -> Result<u16, String> {
+    bounded(text, &limits::DELIVERY_ATTEMPTS)
+}
+
+fn minutes(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::TIME_TO_LIVE_MINUTES)
+}
+
+fn batch_events(text: &str) -> Result<u16, String> {
+    bounded(text, &limits::BATCH_EVENTS)
+}
+
+fn batch_kilobytes(text: &str) -> Result<u16, String> {
+    bounded(text, &limits::BATCH_KILOBYTES)
+}
+
+/// An integer within its bounds; the error names them, and `clap` adds the option and the value.
+fn bounded<T>(text: &str, range: &RangeInclusive<T>) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| {
+        format!(
+            "must be an integer from {} to {}",
+            range.start(),
+            range.end()
+        )
+    })
+}
