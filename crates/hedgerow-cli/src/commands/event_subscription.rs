@@ -2,6 +2,7 @@
 //! the vendor's command line know (ED-322).
 
 mod advanced_filter;
+mod advice;
 mod settings;
 
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use hedgerow_core::name::{NameError, SubscriptionName, TopicName};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use self::advice::advice;
 use self::settings::Settings;
 use super::ServerOptions;
 use crate::client::Client;
@@ -145,12 +147,18 @@ const LIST: [Column; 10] = [
     ("NEXT DUE", "/status/nextDue"),
 ];
 
-const ONE: [Column; 27] = [
+const ONE: [Column; 30] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
     ("state", "/provisioningState"),
     ("endpoint", "/destination/properties/endpointBaseUrl"),
+    ("allowed requests a minute", "/allowedRequestsPerMinute"),
+    ("update's state", "/update/provisioningState"),
+    (
+        "update's endpoint",
+        "/update/destination/properties/endpointBaseUrl",
+    ),
     ("delivery schema", "/eventDeliverySchema"),
     ("included event types", "/filter/includedEventTypes"),
     ("subject begins with", "/filter/subjectBeginsWith"),
@@ -217,6 +225,9 @@ impl EventSubscriptionCommand {
             Action::Show(place) => {
                 let reply = client.admin(Method::GET, &place.path(), None).await?;
                 output::one(&reply.body, &ONE, format);
+                if let Some(advice) = advice(&reply.body) {
+                    output::error_line(&advice);
+                }
                 Ok(())
             }
             Action::List(source) => {
@@ -258,6 +269,9 @@ async fn declare(
         output::printable(endpoint)
     );
     output::done(&sentence, &reply.body, format);
+    if let Some(advice) = advice(&reply.body) {
+        output::error_line(&advice);
+    }
     let warnings = reply.body.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten() {
         let text = |name: &str| {

@@ -155,6 +155,23 @@ async fn an_endpoint_that_does_not_answer_is_asked_three_times() {
     assert_eq!(exchange.error.as_deref(), Some("no answer in 30s"));
 }
 
+/// ED-157, ED-161: a host that is not found is looked for three times, and named as the reason.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_not_found_is_told() {
+    let world = World::with_settings(with_handshakes(), |_, _| Meet::NoName);
+    world.topic("orders").await;
+    subscribe(&world, json!({})).await;
+    world.sleep_until(seconds(11)).await;
+    assert_eq!(world.refused().len(), 3);
+    let exchange = exchange(&world).await;
+    let error = exchange.error.unwrap();
+    assert!(
+        error.starts_with("the host's name cannot be resolved"),
+        "{error}"
+    );
+    assert_eq!((exchange.tries, exchange.status), (3, None));
+}
+
 /// ED-156, ED-157: 5xx is tried again, nothing else is.
 #[tokio::test(start_paused = true)]
 async fn only_server_errors_are_asked_again() {

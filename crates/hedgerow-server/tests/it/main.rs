@@ -18,3 +18,4 @@ mod secrets;
 mod support;
 mod tls;
 mod tokens;
+mod validation;
