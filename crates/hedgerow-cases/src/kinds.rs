@@ -9,6 +9,7 @@ mod filter_config;
 mod outcome;
 mod publish_validation;
 mod retry_policy_config;
+mod sas;
 mod timeline;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +20,7 @@ use crate::table::{Case, Run};
 type Judge = fn(&Case) -> Result<Run, String>;
 
 /// The kinds by name.
-pub const KINDS: [(&str, Judge); 10] = [
+pub const KINDS: [(&str, Judge); 11] = [
     ("convert", convert::judge),
     ("custom_mapping", custom_mapping::judge),
     ("dead_letter_record", dead_letter_record::judge),
@@ -29,6 +30,7 @@ pub const KINDS: [(&str, Judge); 10] = [
     ("outcome", outcome::judge),
     ("publish_validation", publish_validation::judge),
     ("retry_policy_config", retry_policy_config::judge),
+    ("sas", sas::judge),
     ("timeline", timeline::judge),
 ];
 

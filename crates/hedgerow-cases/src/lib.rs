@@ -5,10 +5,12 @@
 //! | --- | --- |
 //! | [`table`] | the form of a file and of a case |
 //! | [`kinds`] | how each kind of case is run |
+//! | [`publish_request`] | how publish requests in the tables are read |
 //! | [`read_values`] | how times and names in the tables are read |
 //! | [`report`] | what came out |
 
 pub mod kinds;
+pub mod publish_request;
 pub mod read_values;
 pub mod report;
 pub mod table;

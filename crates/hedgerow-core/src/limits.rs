@@ -22,6 +22,22 @@ pub const INVALID_EVENTS_LISTED_MAX: usize = 20;
 /// Bytes of a member's name that an error message repeats: enough to recognise it, too little to reflect a body.
 pub const NAME_IN_MESSAGE_BYTES_MAX: usize = 64;
 
+/// Characters of an extension attribute's name that the CloudEvents specification advises not to exceed. Longer ones are
+/// taken, and logged. Source: ED-046.
+pub const EXTENSION_NAME_LEN_ADVISED: usize = 20;
+
+/// Extension attributes of one event: each is compared with all others.
+pub const EXTENSIONS_PER_EVENT_MAX: usize = 100;
+
+/// `sas.clock_skew`, in seconds. Source: ED-021.
+pub const SAS_CLOCK_SKEW_SECONDS: std::ops::RangeInclusive<u32> = 0..=300;
+
+/// Bytes of the header `traceparent` of a publish request that its events carry on: twice what the standard has today.
+pub const TRACEPARENT_BYTES_MAX: usize = 128;
+
+/// Characters of a domain topic's name. Source: ED-078.
+pub const DOMAIN_TOPIC_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=128;
+
 // --- what users declare ---
 
 /// Characters of a topic's name. Source: the vendor's naming rules.

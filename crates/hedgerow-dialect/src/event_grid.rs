@@ -3,12 +3,10 @@
 //! Follows sections 1.5, 1.6, 1.9, 1.10, 3.2 and 3.3 of the delivery specification. The JSON of `data` is carried byte
 //! for byte (ED-039).
 
-mod decode;
+pub(crate) mod decode;
 pub(crate) mod encode;
 mod error;
-mod time;
 
-pub use decode::{Request, decode};
 pub use error::{CONTENT_TYPE, Detail, ErrorCode, PublishError, Report};
 
 /// The resource path of a topic: what events carry as `topic`, and what a published `topic` must equal.

@@ -49,6 +49,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// How requests are taken.
     pub http: HttpConfig,
+    /// How much longer than they say shared access signatures are taken (ED-021).
+    pub sas_clock_skew: Duration,
     /// Networks that endpoints may lie in although not everybody can reach them (design D11).
     pub allow_networks: Vec<Network>,
     /// `responseTimeoutSeconds` of subscriptions that do not say it, in whole seconds (ED-176).
@@ -131,6 +133,7 @@ impl Default for Config {
             insecure_http: false,
             tls: TlsConfig::default(),
             http: HttpConfig::default(),
+            sas_clock_skew: Duration::ZERO,
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
             validation_answer_wait: Duration::from_secs(35),

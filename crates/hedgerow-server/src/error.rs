@@ -11,6 +11,7 @@ use hedgerow_core::name::NameError;
 use hedgerow_core::spec::SpecError;
 use hedgerow_delivery::command::CommandError;
 use hedgerow_dialect::event_grid::{self, ErrorCode, PublishError, Report};
+use hedgerow_dialect::sas::SasError;
 use hedgerow_store::StoreError;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
@@ -153,9 +154,21 @@ impl From<KeyRefused> for Refusal {
                 "Publishing by key or signature is disabled for this topic (disableLocalAuth).".to_owned()
             }
             KeyRefused::Wrong => "The key is none of the topic's keys.".to_owned(),
-            KeyRefused::Unsupported(what) => format!(
-                "This version does not take {what}; send one of the topic's keys as header 'aeg-sas-key'."
-            ),
+            KeyRefused::Signature(SasError::Malformed) => {
+                return PublishError::new(ErrorCode::BadRequest, SasError::Malformed.to_string())
+                    .into();
+            }
+            KeyRefused::Signature(error) => error.to_string(),
+            KeyRefused::Bearer => {
+                "The bearer token is none of this server's, and tokens of other issuers are not \
+                 taken yet; send one of the topic's keys as header 'aeg-sas-key'."
+                    .to_owned()
+            }
+            KeyRefused::Scheme => {
+                "The scheme of the header 'Authorization' is neither 'SharedAccessSignature' nor \
+                 'Bearer'."
+                    .to_owned()
+            }
         };
         PublishError::new(ErrorCode::Unauthorized, message).into()
     }
@@ -164,7 +177,7 @@ impl From<KeyRefused> for Refusal {
 impl From<BodyError> for Refusal {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::TooLarge => PublishError::body_too_large().into(),
+            BodyError::TooLarge => PublishError::body_too_large(None).into(),
             BodyError::TimedOut => {
                 let message = "The body did not come in time.";
                 let error = PublishError::new(ErrorCode::BadRequest, message);

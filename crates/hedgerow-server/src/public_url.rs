@@ -49,6 +49,21 @@ impl PublicUrl {
         without_port(authority)
     }
 
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &str {
+        self.text.split(':').next().unwrap_or_default()
+    }
+
+    /// Whether a `Host` is that of this URL, or a topic's below it.
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        let own = self.text.split_once("://").map_or("", |(_, host)| host);
+        let is_below = self
+            .name
+            .as_deref()
+            .is_some_and(|name| topic_below(host, name).is_some());
+        own.eq_ignore_ascii_case(host) || is_below
+    }
+
     /// Where the events of a topic are posted to.
     #[must_use]
     pub fn topic_endpoint(&self, topic: &str) -> String {
@@ -58,16 +73,18 @@ impl PublicUrl {
     /// The topic that a `Host` names: `<topic>.<host of the public URL>` or `<topic>.localhost`, the port aside. `None`
     /// for a host that topics share.
     pub(crate) fn topic_of_host<'h>(&self, host: &'h str) -> Option<&'h str> {
-        let host = without_port(host);
-        let host = host.strip_suffix('.').unwrap_or(host);
-        let below = |name: &str| {
-            let split = host.len().checked_sub(name.len() + 1)?;
-            let (topic, rest) = (host.get(..split)?, host.get(split..)?);
-            let is_below = rest.starts_with('.') && rest[1..].eq_ignore_ascii_case(name);
-            (is_below && !topic.is_empty() && !topic.contains('.')).then_some(topic)
-        };
-        below(LOCALHOST).or_else(|| below(self.name.as_deref()?))
+        topic_below(host, LOCALHOST).or_else(|| topic_below(host, self.name.as_deref()?))
     }
+}
+
+/// The first label of a host that lies directly below `name`, the port aside.
+fn topic_below<'h>(host: &'h str, name: &str) -> Option<&'h str> {
+    let host = without_port(host);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let split = host.len().checked_sub(name.len() + 1)?;
+    let (topic, rest) = (host.get(..split)?, host.get(split..)?);
+    let is_below = rest.starts_with('.') && rest[1..].eq_ignore_ascii_case(name);
+    (is_below && !topic.is_empty() && !topic.contains('.')).then_some(topic)
 }
 
 impl FromStr for PublicUrl {

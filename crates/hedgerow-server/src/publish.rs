@@ -1,9 +1,8 @@
-//! The publish route: which requests are meant for it, and for which topic (ED-005, ED-007). Each dialect has a module of
-//! its own; topics have one input schema so far.
+//! The publish route: which requests are meant for it, and for which topic (ED-005, ED-007).
 
 mod bearer;
 pub mod credential;
-pub mod event_grid;
+pub mod handler;
 
 use http::Method;
 use http::request::Parts;

@@ -15,7 +15,7 @@ use crate::admin;
 use crate::callback;
 use crate::connections::Kind;
 use crate::error::{ApiError, Refusal};
-use crate::publish::{self, event_grid};
+use crate::publish::{self, handler};
 use crate::state::SharedApp;
 
 /// The header of the request id.
@@ -91,7 +91,7 @@ impl Requests {
             return ApiError::from(foreign).into_response().map(Either::Right);
         }
         if let Some(route) = publish::route(&self.app.public_url, &parts) {
-            let answer = event_grid::answer(&self.app, route, &parts, body, id).await;
+            let answer = handler::answer(&self.app, route, &parts, body, id).await;
             return answer.map(Either::Left);
         }
         if let Some(token) = callback::token(&parts) {

@@ -1,12 +1,16 @@
 //! What all requests share.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
+use hedgerow_core::limits;
+use hedgerow_core::position::TopicId;
+use hedgerow_core::text;
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::EngineHandle;
+use hedgerow_delivery::command::{EngineHandle, PublishTopic};
 use hedgerow_delivery::grid::GridState;
 use hedgerow_io::clock::{Clock, SystemClock};
 use hedgerow_store::disk::counting::DiskCounts;
@@ -41,7 +45,11 @@ pub struct App {
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
     grid: watch::Receiver<GridState>,
+    /// How much longer than they say signatures are taken (ED-021).
+    pub sas_clock_skew: Duration,
     bodies: Semaphore,
+    /// Topics of which a long name of an extension attribute was logged.
+    long_extensions: Mutex<HashSet<TopicId>>,
     is_stopping: AtomicBool,
     clock: SystemClock,
 }
@@ -81,6 +89,8 @@ impl App {
             dead_letter_local_default: config.dead_letter.local_default,
             disk_counts,
             grid,
+            sas_clock_skew: config.sas_clock_skew,
+            long_extensions: Mutex::default(),
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),
             // Not the server's own time, which may be fast (design D4): events get that from the store.
@@ -116,6 +126,23 @@ impl App {
     /// The system clock's time: for credentials, and for what stands in messages.
     pub fn time(&self) -> Timestamp {
         self.clock.now().timestamp
+    }
+
+    /// Logs the name of an extension attribute that is longer than names should be, once for each topic (ED-046).
+    pub fn note_long_extension(&self, topic: &PublishTopic, name: &str) {
+        let mut logged = self
+            .long_extensions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(topic.id) {
+            let attribute = text::beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
+            tracing::warn!(
+                topic = topic.name,
+                attribute,
+                advised_max = limits::EXTENSION_NAME_LEN_ADVISED,
+                "events have an extension attribute with a long name; some receivers will not take it"
+            );
+        }
     }
 
     /// Waits until a published body of at most `bytes` may be read into memory, as long as bodies may take.

@@ -1,14 +1,15 @@
-//! `convert`: what a published event looks like when it is delivered (ED-039, ED-040, ED-042, ED-133).
+//! `convert`: what a published event looks like when it is delivered (ED-037, ED-039, ED-042, ED-047, ED-056,
+//! ED-072, ED-130 to ED-137).
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hedgerow_core::spec::{DeliverySchema, InputSchema};
-use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery::{self, Form};
-use hedgerow_dialect::event_grid::{Request, decode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::read_values::timestamp;
+use crate::publish_request::{Given, PublishRequest};
 use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
@@ -19,17 +20,11 @@ struct Input {
     event_text: Option<String>,
     topic_path: Option<String>,
     domain: Option<String>,
-    // The rest is for other schemas.
-    #[allow(dead_code)]
-    headers: Option<Value>,
-    #[allow(dead_code)]
+    headers: Option<Map<String, Value>>,
     body: Option<String>,
-    #[allow(dead_code)]
     body_base64: Option<String>,
-    #[allow(dead_code)]
     mapping: Option<Value>,
     publish_time: Option<String>,
-    #[allow(dead_code)]
     generated_id: Option<String>,
 }
 
@@ -44,42 +39,56 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         // What the admin API answers to a declaration that cannot be accepted.
         return Ok(Run::result(json!({ "accepted": false, "status": 400 })));
     }
-    if from != InputSchema::EventGridSchema {
-        return Ok(Run::LeftOut("needs other schemas (ED-037 to ED-056)"));
-    }
-    if input.domain.is_some() {
-        return Ok(Run::LeftOut("needs domains (ED-072)"));
-    }
-    let body = format!("[{}]", input.event_text.ok_or("no event_text")?);
-    let topic_path = input.topic_path.ok_or("no topic_path")?;
-    let published = match &input.publish_time {
-        Some(time) => timestamp(time)?,
-        None => Timestamp::ZERO,
-    };
-    let request = Request {
-        content_type: None,
-        topic_path: &topic_path,
-    };
-    let events = decode(body.as_bytes(), &request).map_err(|error| format!("{error:?}"))?;
-    let delivered = delivery::body(schema, &events[0], &topic_path, published);
+    let body = body(&input)?;
+    let request = PublishRequest::new(&Given {
+        schema: Some(&input.from),
+        mapping: input.mapping.as_ref(),
+        headers: input.headers.as_ref(),
+        topic_path: input.topic_path.as_deref(),
+        domain: input.domain.as_deref(),
+        publish_time: input.publish_time.as_deref(),
+        generated_id: input.generated_id.as_deref(),
+    })?;
+    let events = request.read(&body).map_err(|error| format!("{error:?}"))?;
+    let (event, topic_path) = &events[0];
+    let delivered = delivery::body(schema, event, topic_path, request.publish_time());
     let delivered = std::str::from_utf8(&delivered).map_err(|error| error.to_string())?;
-    let event = match delivery::form(schema, false) {
+    let text = match delivery::form(schema, false) {
         Form::Array => delivered
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
             .ok_or("no array")?,
         Form::Object => delivered,
     };
-    let (data_text, members_but_data) = parts(event).map_err(|error| error.to_string())?;
+    let (data_text, members_but_data) = parts(text).map_err(|error| error.to_string())?;
     Ok(Run::result(json!({
         "accepted": true,
+        "text": text,
         "members": members_but_data,
         "data_text": data_text,
     })))
 }
 
+/// The body of the request that publishes the event.
+fn body(input: &Input) -> Result<Vec<u8>, String> {
+    if let Some(text) = &input.event_text {
+        let is_alone = input.from == "CloudEventSchemaV1_0";
+        let body = if is_alone {
+            text.clone()
+        } else {
+            format!("[{text}]")
+        };
+        return Ok(body.into_bytes());
+    }
+    match (&input.body, &input.body_base64) {
+        (Some(text), None) => Ok(text.clone().into_bytes()),
+        (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|e| e.to_string()),
+        _ => Err("one of event_text, body and body_base64".to_owned()),
+    }
+}
+
 /// The data as text, and all other members.
-fn parts(event: &str) -> serde_json::Result<(Option<String>, Map<String, Value>)> {
+pub fn parts(event: &str) -> serde_json::Result<(Option<String>, Map<String, Value>)> {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(borrow, default, deserialize_with = "present")]

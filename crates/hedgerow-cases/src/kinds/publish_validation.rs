@@ -1,11 +1,12 @@
-//! `publish_validation`: which publish requests are accepted (ED-030 to ED-047, ED-057, ED-058, ED-066).
+//! `publish_validation`: which publish requests are accepted (ED-030 to ED-047, ED-053, ED-057, ED-058,
+//! ED-066, ED-069 to ED-073).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hedgerow_dialect::event_grid::{Request, decode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::publish_request::{Given, PublishRequest};
 use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
@@ -40,19 +41,6 @@ fn one() -> usize {
 
 pub fn judge(case: &Case) -> Result<Run, String> {
     let input: Input = case.input()?;
-    match input.schema.as_deref() {
-        None | Some("EventGridSchema") => assert!(input.mapping.is_none()),
-        Some("CloudEventSchemaV1_0") => {
-            return Ok(Run::LeftOut("needs CloudEvents (ED-034 to ED-047)"));
-        }
-        Some("CustomEventSchema") => {
-            return Ok(Run::LeftOut("needs custom schemas (ED-048 to ED-053)"));
-        }
-        Some(other) => return Err(format!("unknown schema {other}")),
-    }
-    if input.domain.is_some() {
-        return Ok(Run::LeftOut("needs domains (ED-069 to ED-073)"));
-    }
     let body = match (&input.body, &input.body_base64, &input.generate) {
         (Some(text), None, None) => text.clone().into_bytes(),
         (None, Some(text), None) => BASE64_STANDARD
@@ -61,15 +49,15 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         (None, None, Some(generate)) => generate.body(),
         _ => return Err("one of body, body_base64 and generate".to_owned()),
     };
-    let content_type = input
-        .headers
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
-    let request = Request {
-        content_type: content_type.and_then(|(_, value)| value.as_str()),
-        topic_path: input.topic_path.as_deref().unwrap_or("/topics/orders"),
-    };
-    let result = match decode(&body, &request) {
+    let request = PublishRequest::new(&Given {
+        schema: input.schema.as_deref(),
+        mapping: input.mapping.as_ref(),
+        headers: Some(&input.headers),
+        topic_path: input.topic_path.as_deref(),
+        domain: input.domain.as_deref(),
+        ..Given::default()
+    })?;
+    let result = match request.read(&body) {
         Ok(events) => json!({ "status": 200, "accepted": events.len() }),
         Err(error) => {
             let failing: Vec<_> = error
@@ -90,16 +78,17 @@ pub fn judge(case: &Case) -> Result<Run, String> {
 
 impl Generate {
     fn body(&self) -> Vec<u8> {
-        assert!(
-            self.schema.is_none() && !self.single,
-            "only for CloudEvents"
-        );
-        let event = |padding: usize| {
-            let rest = r#""subject":"s","eventType":"t","eventTime":"2030-01-02T03:04:05Z""#;
-            format!(r#"{{"id":"1",{rest},"data":"{}"}}"#, "x".repeat(padding))
+        let rest = match self.schema.as_deref() {
+            None | Some("EventGridSchema") => {
+                r#""subject":"s","eventType":"t","eventTime":"2030-01-02T03:04:05Z""#
+            }
+            Some("CloudEventSchemaV1_0") => r#""specversion":"1.0","source":"/s","type":"t""#,
+            Some(other) => panic!("no events of the schema {other} are generated"),
         };
+        let event =
+            |padding: usize| format!(r#"{{"id":"1",{rest},"data":"{}"}}"#, "x".repeat(padding));
         let least = event(0).len();
-        let brackets_and_commas = self.events + 1;
+        let brackets_and_commas = if self.single { 0 } else { self.events + 1 };
         let padding = match (self.event_bytes, self.body_bytes) {
             (Some(bytes), None) => vec![bytes - least; self.events],
             (None, Some(bytes)) => {
@@ -113,7 +102,12 @@ impl Generate {
             _ => panic!("one of event_bytes and body_bytes"),
         };
         let events: Vec<String> = padding.into_iter().map(event).collect();
-        let body = format!("[{}]", events.join(","));
+        let body = if self.single {
+            assert_eq!(events.len(), 1, "one event stands alone");
+            events[0].clone()
+        } else {
+            format!("[{}]", events.join(","))
+        };
         assert!(self.body_bytes.is_none_or(|bytes| body.len() == bytes));
         assert!(
             self.event_bytes

@@ -1,6 +1,7 @@
 //! `retry_policy_config`: which retry policies and retry settings are accepted (ED-176, ED-184, ED-193, ED-197, ED-200, ED-201,
 //! ED-245, ED-247).
 
+use hedgerow_core::limits;
 use hedgerow_core::retry::SlotMode;
 use hedgerow_core::spec::SubscriptionSpec;
 use serde::Deserialize;
@@ -45,7 +46,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             "deadLetter.delay" => declared["deadLetter"]["delay"] = value,
             "deadLetter.maxUnavailable" => declared["deadLetter"]["maxUnavailable"] = value,
             "probation.threshold" => return Ok(Run::LeftOut("needs probation (ED-226)")),
-            "sas.clockSkew" => return Ok(Run::LeftOut("needs shared access signatures (ED-021)")),
+            "sas.clockSkew" => return Ok(Run::result(clock_skew(&value))),
             _ => return Err(format!("unknown setting {name}")),
         }
     }
@@ -74,6 +75,15 @@ fn slot_mode(value: &Value) -> Value {
         Some(Ok(_)) => json!({ "accepted": true }),
         _ => refused("settings.retry.slotMode"),
     }
+}
+
+/// The same; seconds.
+fn clock_skew(value: &Value) -> Value {
+    let seconds = value.as_u64().and_then(|value| u32::try_from(value).ok());
+    if seconds.is_some_and(|seconds| limits::SAS_CLOCK_SKEW_SECONDS.contains(&seconds)) {
+        return json!({ "accepted": true });
+    }
+    refused("settings.sas.clockSkew")
 }
 
 fn refused(field: &str) -> Value {

@@ -47,6 +47,7 @@ one_test_a_kind! {
     outcome
     publish_validation
     retry_policy_config
+    sas
     timeline
 }
 

@@ -87,6 +87,16 @@ pub struct Detail {
     pub message: String,
 }
 
+impl Detail {
+    /// What is wrong with one event.
+    pub(crate) fn of_event(index: usize, fault: &str) -> Self {
+        Self {
+            index: Some(index),
+            message: format!("Event at index {index}: {fault}."),
+        }
+    }
+}
+
 /// What makes an answer findable: it stands in the message and in the logs (ED-067).
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
@@ -121,7 +131,7 @@ impl PublishError {
     }
 
     /// The body as a whole is not what the topic takes.
-    pub(super) fn body(message: impl Into<String>) -> Self {
+    pub(crate) fn body(message: impl Into<String>) -> Self {
         let message = message.into();
         let detail = Detail {
             index: None,
@@ -134,9 +144,9 @@ impl PublishError {
     }
 
     /// Some events are invalid. `details` are the first of `invalid` ones out of `total`.
-    pub(super) fn events(details: Vec<Detail>, invalid: usize, total: usize) -> Self {
+    pub(crate) fn events(schema: &str, details: Vec<Detail>, invalid: usize, total: usize) -> Self {
         let message = format!(
-            "{invalid} of {total} events do not conform to the 'EventGridSchema' schema; nothing was stored."
+            "{invalid} of {total} events do not conform to the '{schema}' schema; nothing was stored."
         );
         Self {
             details,
@@ -145,16 +155,35 @@ impl PublishError {
     }
 
     /// The request is over a limit.
-    pub(super) fn too_large(message: impl Into<String>) -> Self {
+    fn too_large(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::RequestEntityTooLarge, message)
     }
 
-    /// The request's body is over its limit. For the server, which stops reading there.
+    /// The request's body is over its limit. For the server, which stops reading there and may not know how large it is.
     #[must_use]
-    pub fn body_too_large() -> Self {
+    pub fn body_too_large(bytes: Option<u64>) -> Self {
         let max = limits::PUBLISH_BODY_BYTES_MAX;
+        Self::too_large(match bytes {
+            Some(bytes) => {
+                format!("The request has {bytes} bytes; the maximum is {max} bytes.")
+            }
+            None => format!("The request has more than the maximum of {max} bytes."),
+        })
+    }
+
+    /// The request has more events than one may have.
+    pub(crate) fn too_many() -> Self {
+        let max = limits::EVENTS_PER_REQUEST_MAX;
         Self::too_large(format!(
-            "The request is larger than the maximum of {max} bytes."
+            "The request has more than the maximum of {max} events."
+        ))
+    }
+
+    /// One event is over its limit.
+    pub(crate) fn event_too_large(index: usize, bytes: usize) -> Self {
+        let max = limits::EVENT_BYTES_MAX;
+        Self::too_large(format!(
+            "The event at index {index} has {bytes} bytes; the maximum is {max} bytes."
         ))
     }
 

@@ -1,21 +1,27 @@
 //! What holds for any input: decoding never panics, and data comes out byte for byte as it went in.
 
+use std::sync::LazyLock;
+
 use hedgerow_core::event::{Data, Event};
-use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::spec::{DeliverySchema, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery;
-use hedgerow_dialect::event_grid::{PublishError, Request, decode};
+use hedgerow_dialect::event_grid::PublishError;
+use hedgerow_dialect::publish::{Request, decode};
+use http::HeaderMap;
 use proptest::prelude::*;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-const REQUEST: Request<'static> = Request {
-    content_type: None,
-    topic_path: "/t",
-};
-
 fn read(body: &[u8]) -> Result<Vec<Event<'_>>, PublishError> {
-    decode(body, &REQUEST)
+    static TOPIC: LazyLock<(HeaderMap, TopicSpec)> = LazyLock::new(Default::default);
+    let request = Request {
+        headers: &TOPIC.0,
+        topic: &TOPIC.1,
+        topic_path: "/t",
+        domain: None,
+    };
+    decode(body, &request, &mut String::new).map(|published| published.events)
 }
 
 fn encode(event: &Event<'_>, topic_path: &str) -> Vec<u8> {

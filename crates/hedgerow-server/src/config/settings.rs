@@ -49,6 +49,10 @@ const WAIT: Span = Span {
 const TIME: Span = Span {
     range: Duration::from_millis(100)..=DAY,
 };
+/// ED-021.
+const SAS_CLOCK_SKEW: Span = Span {
+    range: Duration::ZERO..=Duration::from_secs(*limits::SAS_CLOCK_SKEW_SECONDS.end() as u64),
+};
 /// How long something is kept.
 const AGE: Span = Span {
     range: Duration::from_secs(3_600)..=Duration::from_secs(365 * 86_400),
@@ -94,6 +98,7 @@ pub const SETTINGS: &[Setting] = &[
         http.bodies_bytes_max
     ),
     setting!("http.close_timeout", TIME, http.close_timeout),
+    setting!("sas.clock_skew", SAS_CLOCK_SKEW, sas_clock_skew),
     setting!("delivery.allow_networks", Networks, allow_networks),
     setting!(
         "delivery.response_timeout",

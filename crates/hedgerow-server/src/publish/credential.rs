@@ -1,15 +1,27 @@
-//! Who may publish: whoever has one of the two keys of the topic. Secrets are compared in constant time (ED-014).
+//! Who may publish: whoever has one of the two keys of the topic, or a signature made with one (sections 1.2 to 1.4). Secrets
+//! are compared in constant time (ED-014).
 
+use std::time::Duration;
+
+use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::PublishTopic;
+use hedgerow_dialect::sas::{self, Endpoint, SasError, SasRules};
 use hedgerow_store::catalog::TopicKeys;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::request::Parts;
 use subtle::ConstantTimeEq;
+
+use crate::guard::host_of;
+use crate::public_url::PublicUrl;
+use crate::state::App;
 
 /// The header, and the parameter of the query, that carry a topic's key (ED-012, ED-013).
 const KEY: &str = "aeg-sas-key";
 /// The header of a shared access signature (ED-017).
 const SIGNATURE: &str = "aeg-sas-token";
+/// The scheme of `Authorization` with one.
+const SIGNATURE_SCHEME: &str = "SharedAccessSignature";
+const BEARER_SCHEME: &str = "Bearer";
 
 /// Why a publisher is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,29 +32,107 @@ pub enum KeyRefused {
     Wrong,
     /// The topic takes neither keys nor signatures (ED-015).
     Disabled,
-    /// A credential that this version does not know.
-    Unsupported(&'static str),
+    /// The shared access signature does not hold.
+    Signature(SasError),
+    /// A bearer token that is none of ours.
+    Bearer,
+    /// Another scheme of `Authorization`.
+    Scheme,
 }
 
-/// Judges the credential of a publish request. The first one present decides (ED-028); later ones are not looked at.
-pub fn authenticate(request: &Parts, topic: &PublishTopic) -> Result<(), KeyRefused> {
-    let keys = &topic.keys;
-    if topic.spec.disable_local_auth {
+/// A credential of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Credential<'r> {
+    Key(&'r [u8]),
+    KeyOfQuery(&'r str),
+    Signature(&'r [u8]),
+    Bearer,
+    Other,
+}
+
+/// What signatures are judged by, besides request and topic.
+#[derive(Debug, Clone, Copy)]
+struct Signatures<'a> {
+    public_url: &'a PublicUrl,
+    now: Timestamp,
+    clock_skew: Duration,
+}
+
+/// Judges the credential of a publish request.
+pub fn authenticate(app: &App, request: &Parts, topic: &PublishTopic) -> Result<(), KeyRefused> {
+    let signatures = Signatures {
+        public_url: &app.public_url,
+        now: app.time(),
+        clock_skew: app.sas_clock_skew,
+    };
+    judge(request, topic, signatures)
+}
+
+fn judge(
+    request: &Parts,
+    topic: &PublishTopic,
+    signatures: Signatures<'_>,
+) -> Result<(), KeyRefused> {
+    let credential = find(request).ok_or(KeyRefused::Missing)?;
+    if topic.spec.disable_local_auth && credential != Credential::Bearer {
         return Err(KeyRefused::Disabled);
     }
-    if let Some(key) = request.headers.get(KEY) {
-        return judge(key.as_bytes(), keys);
+    match credential {
+        Credential::Key(key) => judge_key(key, &topic.keys),
+        Credential::KeyOfQuery(key) => judge_key(&decode_key(key), &topic.keys),
+        Credential::Signature(token) => {
+            let rules = SasRules {
+                keys: [&topic.keys.key1, &topic.keys.key2],
+                endpoints: &endpoints(signatures.public_url, request, &topic.name),
+                now: signatures.now,
+                clock_skew: signatures.clock_skew,
+            };
+            sas::verify(token, &rules).map_err(KeyRefused::Signature)
+        }
+        Credential::Bearer => Err(KeyRefused::Bearer),
+        Credential::Other => Err(KeyRefused::Scheme),
+    }
+}
+
+/// The credential that decides: the first one present (ED-028). Later ones are not looked at.
+fn find(request: &Parts) -> Option<Credential<'_>> {
+    let header = |name| request.headers.get(name).map(HeaderValue::as_bytes);
+    if let Some(key) = header(KEY) {
+        return Some(Credential::Key(key));
     }
     if let Some(key) = query_parameter(request, KEY) {
-        return judge(&decode_key(key), keys);
+        return Some(Credential::KeyOfQuery(key));
     }
-    if request.headers.contains_key(SIGNATURE) {
-        return Err(KeyRefused::Unsupported("a shared access signature"));
+    if let Some(token) = header(SIGNATURE) {
+        return Some(Credential::Signature(token));
     }
-    if request.headers.contains_key(AUTHORIZATION) {
-        return Err(KeyRefused::Unsupported("an Authorization header"));
+    let value = header(AUTHORIZATION.as_str())?;
+    let at = value.iter().position(|byte| *byte == b' ');
+    let (scheme, rest) = value.split_at(at.unwrap_or(value.len()));
+    Some(
+        if scheme.eq_ignore_ascii_case(SIGNATURE_SCHEME.as_bytes()) {
+            Credential::Signature(rest.trim_ascii())
+        } else if scheme.eq_ignore_ascii_case(BEARER_SCHEME.as_bytes()) {
+            Credential::Bearer
+        } else {
+            Credential::Other
+        },
+    )
+}
+
+/// What the endpoint of a request may be called in a signature (ED-022): as the topic shows it, and as it was called. The
+/// scheme of a call is that of the public URL; for hosts that are none of its own it is not known, because a proxy may
+/// have spoken TLS.
+fn endpoints(public_url: &PublicUrl, request: &Parts, topic: &str) -> Vec<Endpoint> {
+    let mut urls = vec![public_url.topic_endpoint(topic)];
+    if let Some(host) = host_of(request) {
+        let path = request.uri.path();
+        let is_own = public_url.has_host(host);
+        let schemes = ["http", "https"].into_iter();
+        let schemes = schemes.filter(|scheme| !is_own || *scheme == public_url.scheme());
+        urls.extend(schemes.map(|scheme| format!("{scheme}://{host}{path}")));
     }
-    Err(KeyRefused::Missing)
+    urls.iter().filter_map(|url| Endpoint::parse(url)).collect()
 }
 
 /// Whether a request has a credential that decides before `Authorization` (ED-028).
@@ -61,7 +151,7 @@ pub fn query_parameter<'r>(request: &'r Parts, name: &str) -> Option<&'r str> {
         .find_map(|(of, value)| of.eq_ignore_ascii_case(name).then_some(value))
 }
 
-fn judge(key: &[u8], keys: &TopicKeys) -> Result<(), KeyRefused> {
+fn judge_key(key: &[u8], keys: &TopicKeys) -> Result<(), KeyRefused> {
     let is_either = key.ct_eq(keys.key1.as_bytes()) | key.ct_eq(keys.key2.as_bytes());
     if is_either.into() {
         Ok(())
@@ -128,10 +218,22 @@ mod tests {
         request.body(()).unwrap().into_parts().0
     }
 
+    fn judged(request: &Parts, topic: &PublishTopic, now: &str) -> Result<(), KeyRefused> {
+        let public_url = "https://hedgerow.example".parse().unwrap();
+        let now: jiff::Timestamp = now.parse().unwrap();
+        let signatures = Signatures {
+            public_url: &public_url,
+            now: Timestamp::from_millis(now.as_millisecond().unsigned_abs()),
+            clock_skew: Duration::ZERO,
+        };
+        judge(request, topic, signatures)
+    }
+
     /// ED-012, ED-013, ED-027, ED-028.
     #[test]
     fn the_first_credential_decides() {
         let wrong = Err(KeyRefused::Wrong);
+        let malformed = Err(KeyRefused::Signature(SasError::Malformed));
         let rows: &[Row] = &[
             ("/", &[], Err(KeyRefused::Missing)),
             ("/", &[("aeg-sas-key", "ab+/cd==")], Ok(())),
@@ -149,23 +251,145 @@ mod tests {
             ("/?aeg-sas-key=ab+/cd==", &[("aeg-sas-key", "x")], wrong),
             ("/?aeg-sas-key=x", &[("aeg-sas-key", "ab+/cd==")], Ok(())),
             ("/?aeg-sas-key=x&aeg-sas-key=ab+/cd==", &[], wrong),
-            ("/?aeg-sas-key=x", &[("aeg-sas-token", "r=&e=&s=")], wrong),
+            ("/?aeg-sas-key=x", &[("aeg-sas-token", "x")], wrong),
             (
                 "/",
-                &[("authorization", "Bearer x"), ("aeg-sas-token", "r=&e=&s=")],
-                Err(KeyRefused::Unsupported("a shared access signature")),
+                &[("authorization", "Bearer x"), ("aeg-sas-token", "x")],
+                malformed,
+            ),
+            ("/", &[("aeg-sas-token", "")], malformed),
+            (
+                "/",
+                &[("authorization", "SharedAccessSignature x")],
+                malformed,
+            ),
+            (
+                "/",
+                &[("authorization", "sharedaccesssignature")],
+                malformed,
             ),
             (
                 "/",
                 &[("authorization", "Bearer x")],
-                Err(KeyRefused::Unsupported("an Authorization header")),
+                Err(KeyRefused::Bearer),
             ),
+            ("/", &[("authorization", "bearer")], Err(KeyRefused::Bearer)),
+            (
+                "/",
+                &[("authorization", "Basic x")],
+                Err(KeyRefused::Scheme),
+            ),
+            ("/", &[("authorization", "")], Err(KeyRefused::Scheme)),
         ];
         for (uri, headers, expect) in rows {
+            let judged = judged(&request(uri, headers), &topic(), "2030-01-01T00:00:00Z");
+            assert_eq!(judged, *expect, "{uri} {headers:?}");
+        }
+    }
+
+    /// ED-015: neither keys nor signatures, whatever they are.
+    #[test]
+    fn local_authentication_can_be_disabled() {
+        let mut topic = topic();
+        topic.spec.disable_local_auth = true;
+        for (uri, headers, expect) in [
+            ("/", vec![("aeg-sas-key", "ab+/cd==")], KeyRefused::Disabled),
+            ("/?aeg-sas-key=ab+/cd==", vec![], KeyRefused::Disabled),
+            ("/", vec![("aeg-sas-token", "x")], KeyRefused::Disabled),
+            (
+                "/",
+                vec![("authorization", "SharedAccessSignature x")],
+                KeyRefused::Disabled,
+            ),
+            ("/", vec![("authorization", "Bearer x")], KeyRefused::Bearer),
+            ("/", vec![], KeyRefused::Missing),
+        ] {
+            let judged = judged(&request(uri, &headers), &topic, "2030-01-01T00:00:00Z");
+            assert_eq!(judged, Err(expect), "{uri} {headers:?}");
+        }
+    }
+
+    /// ED-017, ED-022, ED-025: both spellings, at the topic's own host, whose paths are two endpoints.
+    #[test]
+    fn signatures_are_for_the_endpoint_that_is_called() {
+        const TOKEN: &str = "r=https%3A%2F%2Forders.hedgerow.example%2Fapi%2Fevents\
+            &e=2030-01-02T03%3A04%3A05&s=T%2Bz2TivtLqHm4iDTtRR9J%2F8DgOd0Wt1fZ4TV1JXwWjo%3D";
+        let mut topic = topic();
+        topic.keys.key2 = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".to_owned();
+        let resource = Err(KeyRefused::Signature(SasError::Resource));
+        let authorization = format!("SharedAccessSignature {TOKEN}");
+        for (host, path, expect) in [
+            (
+                "orders.hedgerow.example",
+                "/api/events?api-version=2018-01-01",
+                Ok(()),
+            ),
+            ("ORDERS.hedgerow.example:443", "/API/events", Ok(())),
+            ("orders.hedgerow.example", "/", resource),
+            ("orders.hedgerow.example", "/orders/api/events", resource),
+            ("orders.hedgerow.example:8443", "/api/events", resource),
+            ("hedgerow.example", "/orders/api/events", resource),
+        ] {
+            for (name, value) in [("aeg-sas-token", TOKEN), ("authorization", &authorization)] {
+                let request = request(path, &[("host", host), (name, value)]);
+                let at = |now| judged(&request, &topic, now);
+                assert_eq!(at("2030-01-02T03:04:04.999Z"), expect, "{host} {path}");
+                if expect.is_ok() {
+                    let expired = Err(KeyRefused::Signature(SasError::Expired));
+                    assert_eq!(at("2030-01-02T03:04:05Z"), expired);
+                }
+            }
+        }
+    }
+
+    /// ED-022: what may be called what.
+    #[test]
+    fn an_endpoint_has_the_names_of_its_topic_and_its_call() {
+        let public_url: PublicUrl = "https://hedgerow.example".parse().unwrap();
+        let names = |host: &str, path: &str| {
+            let request = request(path, &[("host", host)]);
+            endpoints(&public_url, &request, "orders")
+        };
+        let parse = |url| Endpoint::parse(url).unwrap();
+        let shown = parse("https://hedgerow.example/orders/api/events");
+        for (host, path, called, is_named) in [
+            (
+                "hedgerow.example",
+                "/orders/api/events",
+                "http://hedgerow.example/orders/api/events",
+                false,
+            ),
+            (
+                "orders.hedgerow.example",
+                "/",
+                "https://orders.hedgerow.example",
+                true,
+            ),
+            (
+                "orders.hedgerow.example",
+                "/",
+                "http://orders.hedgerow.example",
+                false,
+            ),
+            (
+                "127.0.0.1:8080",
+                "/orders/api/events",
+                "http://127.0.0.1:8080/orders/api/events",
+                true,
+            ),
+            (
+                "proxied.example",
+                "/orders/api/events",
+                "https://proxied.example/orders/api/events",
+                true,
+            ),
+        ] {
+            let names = names(host, path);
+            assert!(names.contains(&shown), "{names:?}");
             assert_eq!(
-                authenticate(&request(uri, headers), &topic()),
-                *expect,
-                "{uri} {headers:?}"
+                names.contains(&parse(called)),
+                is_named,
+                "{called} at {host}"
             );
         }
     }

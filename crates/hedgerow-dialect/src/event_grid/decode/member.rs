@@ -4,12 +4,15 @@ use std::borrow::Cow;
 use std::fmt;
 
 use hedgerow_core::event::{Data, Event};
-use hedgerow_core::limits;
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::time::is_event_time;
-use super::otherwise;
+use crate::publish::array::otherwise;
+use crate::publish::{Element, domain, shorten};
+use crate::time::is_date_time;
+
+/// Digits of the fraction of a second in `eventTime` (section 1.6).
+const FRACTION_DIGITS_MAX: usize = 7;
 
 /// A member whose value is a text. The number is its place in [`EventBuilder::texts`].
 #[derive(Clone, Copy)]
@@ -61,7 +64,7 @@ impl Member {
             "dataVersion" | "DataVersion" => Text::DataVersion,
             "metadataVersion" | "MetadataVersion" => Text::MetadataVersion,
             "data" | "Data" => return Self::Data,
-            _ => return Self::Unknown(shorten(name)),
+            _ => return Self::Unknown(shorten(name).to_owned()),
         };
         Self::Text(TextMember(text))
     }
@@ -159,7 +162,7 @@ impl<'b> EventBuilder<'b> {
     }
 
     /// Judges the event as a whole.
-    pub fn finish(mut self, topic_path: &str) -> Result<Event<'b>, String> {
+    pub fn finish(mut self, topic_path: &str, domain: Option<&str>) -> Result<Element<'b>, String> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
@@ -167,7 +170,7 @@ impl<'b> EventBuilder<'b> {
         let subject = self.required(Text::Subject)?;
         let event_type = self.required(Text::EventType)?;
         let time = self.required(Text::EventTime)?;
-        if !is_event_time(&time) {
+        if !is_date_time(&time, FRACTION_DIGITS_MAX) {
             let rule = "an ISO 8601 date and time with an offset and at most 7 fractional digits";
             return Err(format!("\"eventTime\" must be {rule}"));
         }
@@ -177,15 +180,22 @@ impl<'b> EventBuilder<'b> {
         {
             return Err("\"metadataVersion\" must be \"1\" if it is present".to_owned());
         }
-        if self
-            .take(Text::Topic)
-            .is_some_and(|topic| topic != topic_path)
-        {
-            return Err(format!(
-                "\"topic\" must be \"{topic_path}\" if it is present"
-            ));
-        }
-        Ok(Event {
+        let topic = self.take(Text::Topic);
+        let domain_topic = match (domain, topic) {
+            (None, None) => None,
+            (None, Some(topic)) if topic == topic_path => None,
+            (None, Some(_)) => {
+                return Err(format!(
+                    "\"topic\" must be \"{topic_path}\" if it is present"
+                ));
+            }
+            (Some(_), None) => return Err("\"topic\" is missing".to_owned()),
+            (Some(domain), Some(topic)) => {
+                let path = domain::topic_path(domain, &topic);
+                Some(path.map_err(|rule| format!("\"topic\" {rule}"))?)
+            }
+        };
+        let event = Event {
             id,
             source: None,
             event_type,
@@ -198,6 +208,10 @@ impl<'b> EventBuilder<'b> {
             data: self
                 .data
                 .map_or(Data::None, |data| Data::Json(Cow::Borrowed(data.get()))),
+        };
+        Ok(Element {
+            event,
+            domain_topic,
         })
     }
 
@@ -214,12 +228,4 @@ impl<'b> EventBuilder<'b> {
             Some(value) => Ok(value),
         }
     }
-}
-
-/// A name from outside, short enough to repeat in a message.
-fn shorten(name: &str) -> String {
-    // A character has at most four bytes.
-    name.chars()
-        .take(limits::NAME_IN_MESSAGE_BYTES_MAX / 4)
-        .collect()
 }

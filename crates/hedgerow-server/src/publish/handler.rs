@@ -1,23 +1,25 @@
-//! Publishing in the Event Grid schema (sections 1.1, 1.2, 1.4, 1.10).
+//! Publishing, whatever the topic's schema (sections 1.1, 1.4, 1.9, 1.10).
 //!
 //! Checks come in this order: method, topic, credential, `api-version`, size, body (ED-028, ED-029). Success is answered
 //! only when everything is durable (ED-010).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
-use hedgerow_core::spec::InputSchema;
 use hedgerow_delivery::command::PublishTopic;
-use hedgerow_dialect::event_grid::{self, ErrorCode, PublishError, Report};
+use hedgerow_dialect::event_grid::{PublishError, Report};
+use hedgerow_dialect::publish::{self, Published, Request};
+use hedgerow_io::chance;
 use hedgerow_store::record::PackedEvents;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderValue};
+use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
 
-use crate::body;
+use crate::body::{self, BodyError};
 use crate::error::{PUBLISH_METHODS, Refusal};
 use crate::publish::credential::{authenticate, query_parameter};
 use crate::publish::{Route, bearer};
@@ -39,7 +41,7 @@ pub async fn answer(
     if request.method == Method::OPTIONS {
         return options();
     }
-    let result = publish(app, topic, request, &mut body).await;
+    let result = take(app, topic, request, &mut body).await;
     let topic = topic.unwrap_or_default();
     // What was refused can be found by its id (ED-067).
     match &result {
@@ -70,7 +72,7 @@ pub async fn answer(
 }
 
 /// Stores the events of a request, and says how many there were.
-async fn publish(
+async fn take(
     app: &App,
     topic: Option<&str>,
     request: &Parts,
@@ -85,21 +87,32 @@ async fn publish(
     let topic = found.ok_or_else(|| Refusal::no_topic(topic))?;
     match bearer::judge(app, request, &topic.name) {
         Some(judged) => judged?,
-        None => authenticate(request, topic)?,
+        None => authenticate(app, request, topic)?,
     }
     if query_parameter(request, "api-version").is_some_and(|version| version != API_VERSION) {
         return Err(Refusal::api_version());
     }
     let packed = {
-        let announced = body.size_hint().upper().unwrap_or(u64::MAX);
-        let bytes_max =
-            limits::PUBLISH_BODY_BYTES_MAX.min(usize::try_from(announced).unwrap_or(usize::MAX));
+        let announced = body.size_hint().exact();
+        let bytes_max = announced
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .map_or(limits::PUBLISH_BODY_BYTES_MAX, |bytes| {
+                bytes.min(limits::PUBLISH_BODY_BYTES_MAX)
+            });
         let _room = app
             .room_for_body(bytes_max)
             .await
             .ok_or_else(Refusal::no_room)?;
-        let bytes = body::read(body, limits::PUBLISH_BODY_BYTES_MAX, app.body_timeout).await?;
-        decode(bytes, request, topic).await?
+        let read = body::read(body, limits::PUBLISH_BODY_BYTES_MAX, app.body_timeout).await;
+        let bytes = read.map_err(|error| match error {
+            BodyError::TooLarge => PublishError::body_too_large(announced).into(),
+            other => Refusal::from(other),
+        })?;
+        let (packed, long_extension) = decode(bytes, request, topic).await?;
+        if let Some(name) = long_extension {
+            app.note_long_extension(topic, &name);
+        }
+        packed
     };
     if packed.count() > 0 {
         let count = packed.count();
@@ -110,41 +123,36 @@ async fn publish(
     Ok(0)
 }
 
+/// Events as they are stored, and a name of an extension that is longer than it should be.
+type Packed = (PackedEvents, Option<String>);
+
 /// Reads events out of a body, into the form in which they are stored.
 async fn decode(
     body: Bytes,
     request: &Parts,
-    topic: &PublishTopic,
-) -> Result<PackedEvents, Refusal> {
-    if topic.spec.input_schema != InputSchema::EventGridSchema {
-        let schema = topic.spec.input_schema.as_str();
-        let message = format!("This version cannot read events of the schema '{schema}' yet.");
-        return Err(PublishError::new(ErrorCode::BadRequest, message).into());
-    }
-    let path = topic.path.clone();
-    let content_type = request.headers.get(CONTENT_TYPE);
+    topic: &Arc<PublishTopic>,
+) -> Result<Packed, Refusal> {
     if body.len() < LARGE_BODY_BYTES {
-        return Ok(pack(&body, content_type, &path)?);
+        return Ok(pack(&body, &request.headers, topic)?);
     }
-    let content_type = content_type.cloned();
-    let packing = tokio::task::spawn_blocking(move || pack(&body, content_type.as_ref(), &path));
+    let (headers, topic) = (request.headers.clone(), Arc::clone(topic));
+    let packing = tokio::task::spawn_blocking(move || pack(&body, &headers, &topic));
     Ok(packing.await.map_err(|_| Refusal::internal())??)
 }
 
-fn pack(
-    body: &[u8],
-    content_type: Option<&HeaderValue>,
-    topic_path: &str,
-) -> Result<PackedEvents, PublishError> {
-    let content_type = content_type.and_then(|value| value.to_str().ok());
-    let events = event_grid::decode(
-        body,
-        &event_grid::Request {
-            content_type,
-            topic_path,
-        },
-    )?;
-    Ok(PackedEvents::pack(&events))
+fn pack(body: &[u8], headers: &HeaderMap, topic: &PublishTopic) -> Result<Packed, PublishError> {
+    let request = Request {
+        headers,
+        topic: &topic.spec,
+        topic_path: &topic.path,
+        domain: None,
+    };
+    let Published {
+        events,
+        long_extension,
+        ..
+    } = publish::decode(body, &request, &mut chance::uuid)?;
+    Ok((PackedEvents::pack(&events), long_extension))
 }
 
 /// ED-009.
