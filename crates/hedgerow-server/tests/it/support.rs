@@ -116,8 +116,14 @@ impl TestServer {
 
     /// Makes a topic and gives its first key.
     pub async fn topic(&self, name: &str) -> String {
+        self.topic_with(name, json!({})).await
+    }
+
+    /// The same with a declaration.
+    pub async fn topic_with(&self, name: &str, spec: Value) -> String {
         let path = format!("/api/v1/topics/{name}");
-        assert_eq!(self.admin("PUT", &path, json!({})).await.status, 201);
+        let made = self.admin("PUT", &path, spec).await;
+        assert_eq!(made.status, 201, "{}", made.text());
         let keys = self
             .admin("POST", &format!("{path}/listKeys"), Value::Null)
             .await
