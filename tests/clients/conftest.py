@@ -25,32 +25,12 @@ LATER = {
     "test_publish.py": {
         "test_bearer_token_publishes": "the client sends bearer tokens over TLS only",
         "test_domain_routes_by_event_topic": "domains",
-        "test_cloud_events_keep_extensions_and_binary_data": "CloudEvents",
-        "test_cncf_cloud_event_class": "CloudEvents",
-        "test_custom_schema_is_mapped": "custom schemas",
-        "test_sas_token": "shared access signatures",
-    },
-    "test_acceptance.py": {
-        "test_cloud_event": "CloudEvents",
-        "test_custom_event": "custom schemas",
-        "test_event_grid_event[by_sas]": "shared access signatures",
-    },
-    "test_filters.py": {
-        "test_filter": "advanced filters",
-        "test_cloud_event_attributes_and_extensions": "CloudEvents",
-        "test_too_many_advanced_filters_are_refused": "advanced filters",
     },
     "test_delivery.py": {
         "test_cloud_event_content_types": "batches",
         "test_delivery_attributes_become_headers": "custom headers",
         "test_batches_respect_the_event_count": "batches",
         "test_batches_respect_the_preferred_size": "batches",
-        "test_handshake_event": "handshakes",
-        "test_wrong_validation_answer_is_not_accepted": "handshakes",
-        "test_unreachable_endpoint_is_refused": "handshakes",
-        "test_manual_validation_by_url": "handshakes",
-        "test_cloud_event_options_handshake": "handshakes",
-        "test_cloud_event_handshake_without_permission": "handshakes",
     },
 }
 

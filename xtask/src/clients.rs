@@ -34,6 +34,8 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
         .current_dir(&workspace.root)
         .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", TESTS])
         .env("HEDGEROW_BIN", workspace.target.join("debug/hedgerow"))
+        // Long enough to see that nothing more comes, where attempts are 200 ms apart.
+        .env("HEDGEROW_QUIET", "0.4")
         .env("PYTHONDONTWRITEBYTECODE", "1");
     shell::run(tests)
 }

@@ -139,23 +139,37 @@ pub fn ensure_packages() {
         );
         return;
     };
-    // Without a terminal to ask at: as root, or as somebody who need not say a password.
-    let mut install = if shell::succeeds(Command::new("sudo").args(["-n", "true"])) {
-        let mut sudo = Command::new("sudo");
-        sudo.arg("-n").args(*words);
-        sudo
-    } else {
-        let mut manager = Command::new(words[0]);
-        manager.args(&words[1..]);
-        manager
+    let packages = missing.iter().flat_map(|package| package.called[index]);
+    let install = || {
+        let mut install = privileged(words);
+        install.args(packages.clone());
+        shell::run(install)
     };
-    install.args(missing.iter().flat_map(|package| package.called[index]));
-    if let Err(failure) = shell::run(install) {
+    let installed = install().or_else(|failure| {
+        if words[0] != "apt-get" {
+            return Err(failure);
+        }
+        // It knows no packages before it was told to fetch their list.
+        shell::run(privileged(&["apt-get", "update"]))?;
+        install()
+    });
+    if let Err(failure) = installed {
         println!(
             "note: {} could not be installed ({failure}); what needs it is left out",
             names.join(" and ")
         );
     }
+}
+
+/// A command with the rights to install: as root, or as somebody who need not say a password. There may be no terminal to
+/// ask for one at.
+fn privileged(words: &[&str]) -> Command {
+    let by_sudo = shell::succeeds(Command::new("sudo").args(["-n", "true"]));
+    let sudo: &[&str] = if by_sudo { &["sudo", "-n"] } else { &[] };
+    let all: Vec<&str> = sudo.iter().chain(words).copied().collect();
+    let mut command = Command::new(all[0]);
+    command.args(&all[1..]);
+    command
 }
 
 /// Whether cargo knows the command.
