@@ -89,6 +89,11 @@ fn config_of_dev(file: Option<&Path>) -> Result<Config, Failure> {
     // Nothing that somebody tries is lost without a trace (ED-313).
     defaults.dead_letter.local_default = true;
     let mut config = serve::load_over(defaults, file)?;
+    if config.tls.certificate_file.is_some() {
+        let message =
+            "dev speaks plain HTTP, on this machine only, and tls.certificate_file is set";
+        return Err(Failure::new(message).with_hint("leave it out, or run `hedgerow serve`"));
+    }
     for network in ["127.0.0.0/8", "::1/128"] {
         config
             .allow_networks

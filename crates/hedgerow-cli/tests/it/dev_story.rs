@@ -119,9 +119,26 @@ fn the_first_printed_line_publishes_an_event_that_arrives() {
 }
 
 #[test]
-fn the_printed_line_asks_why() {
+fn the_printed_lines_publish_cloud_events_and_ask_why() {
     let place = Place::new();
     let server = start(&place, &[]);
+    let line = server.line("the CloudEvent", |line| line.contains("specversion"));
+    assert!(paste(&line).starts_with("HTTP/1.1 200 OK"));
+    let got = until("the event at the receiver", || {
+        received(&server, "/").into_iter().next()
+    });
+    let content_type = got["contentType"].as_str().unwrap();
+    assert!(
+        content_type.starts_with("application/cloudevents+json"),
+        "{got}"
+    );
+    let event = &got["event"];
+    assert_eq!(
+        (&event["id"], &event["source"]),
+        (&json!("ce-1"), &json!("/shop"))
+    );
+    assert_eq!(event["data"], json!({"total": 30}));
+
     let line = server.line("the question", |line| line.contains(" explain fails-1 "));
     let asked = Command::new("bash").args(["-c", &line]).output().unwrap();
     // Nobody has published it yet; that is no failure to connect, or to be let in.
@@ -284,6 +301,15 @@ fn a_directory_in_use_and_a_speed_that_is_none_are_explained() {
     let error = complained(&output, 1);
     assert!(error.contains(&data), "{error}");
     assert!(error.contains("another server"), "{error}");
+    let tls = place.path("tls.toml");
+    let settings = "[tls]\ncertificate_file = \"a.pem\"\nkey_file = \"b.pem\"\n";
+    std::fs::write(&tls, settings).unwrap();
+    let output = run(&["dev", "--config", tls.to_str().unwrap()]);
+    let error = complained(&output, 1);
+    assert!(
+        error.contains("tls.certificate_file") && error.contains("hint: "),
+        "{error}"
+    );
     for speed in ["0", "86401", "1.5"] {
         let output = run(&["dev", "--speed", speed]);
         let error = complained(&output, 2);

@@ -3,6 +3,7 @@
 //! | topic | subscription | wants | delivers to | so that its events |
 //! | --- | --- | --- | --- | --- |
 //! | `demo` | `demo` | everything | the receiver, whose answer can be switched | arrive |
+//! | `demo-ce`, CloudEvents | `demo-ce` | everything | the receiver | arrive as CloudEvents |
 //! | `demo` | `demo-fails` | the type `Demo.Fails` | a path that always answers 503 | fail, are retried, end as dead letters |
 //!
 //! A second start on the same data directory points the subscriptions at the new receiver, before anything is attempted;
@@ -25,6 +26,8 @@ use crate::output::line;
 
 /// The topic, and the subscription to all of it.
 pub const DEMO: &str = "demo";
+/// The topic of CloudEvents, and the subscription to all of it.
+pub const DEMO_CE: &str = "demo-ce";
 /// The subscription whose deliveries fail, and the directory of its dead letters.
 pub const DEMO_FAILS: &str = "demo-fails";
 /// The type of the events that it wants.
@@ -34,6 +37,8 @@ pub const FAILING_TYPE: &str = "Demo.Fails";
 pub struct Declared {
     /// `demo`.
     pub topic: TopicEntry,
+    /// `demo-ce`.
+    pub cloud_events: TopicEntry,
 }
 
 /// Why it was not.
@@ -70,6 +75,9 @@ struct Subscription {
 /// Declares everything.
 pub async fn declare(running: &Running) -> Result<Declared, Failed> {
     let topic = running.topic(DEMO, InputSchema::EventGridSchema).await?;
+    let cloud_events = running
+        .topic(DEMO_CE, InputSchema::CloudEventSchemaV1_0)
+        .await?;
     make_directory(&running.dead_letters.join(DEMO_FAILS))?;
     let subscriptions = [
         Subscription {
@@ -77,6 +85,15 @@ pub async fn declare(running: &Running) -> Result<Declared, Failed> {
             name: DEMO,
             endpoint: format!("{}/", running.receiver.url()),
             first: json!({ "deadLetterDestination": local_default() }),
+        },
+        Subscription {
+            topic: DEMO_CE,
+            name: DEMO_CE,
+            endpoint: format!("{}/", running.receiver.url()),
+            first: json!({
+                "eventDeliverySchema": "CloudEventSchemaV1_0",
+                "deadLetterDestination": local_default(),
+            }),
         },
         Subscription {
             topic: DEMO,
@@ -95,7 +112,10 @@ pub async fn declare(running: &Running) -> Result<Declared, Failed> {
         let s = if pending == 1 { "" } else { "s" };
         line(&format!("{pending} event{s} owed from the last start"));
     }
-    Ok(Declared { topic })
+    Ok(Declared {
+        topic,
+        cloud_events,
+    })
 }
 
 /// Attempts at 0 s, 30 s and 1 min (503 leaves the slot at 10 s out): the third begins a probation and is the last, and the

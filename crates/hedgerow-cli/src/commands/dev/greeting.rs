@@ -41,6 +41,12 @@ impl Greeting<'_> {
             String::new(),
             "publish an event:".to_owned(),
             publish(&self.declared.topic, None, &event("1", "Order.Placed")),
+            "publish a CloudEvent:".to_owned(),
+            publish(
+                &self.declared.cloud_events,
+                Some("Content-Type: application/cloudevents+json"),
+                CLOUD_EVENT,
+            ),
             "publish an event that will fail, be retried, and end as a dead letter:".to_owned(),
             publish(&self.declared.topic, None, &event("fails-1", FAILING_TYPE)),
             "see what the receiver got, and switch what it answers".to_owned()
@@ -84,6 +90,8 @@ fn publish(topic: &TopicEntry, header: Option<&str>, event: &str) -> String {
     let (headers, event) = (headers.join(" "), quoted(event));
     format!("  curl -i {} {headers} -d {event}", topic.endpoint)
 }
+
+const CLOUD_EVENT: &str = r#"{"specversion":"1.0","id":"ce-1","type":"Order.Placed","source":"/shop","subject":"orders/1","data":{"total":30}}"#;
 
 fn event(id: &str, event_type: &str) -> String {
     format!(
