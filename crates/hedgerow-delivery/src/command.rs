@@ -18,6 +18,7 @@ use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::explain::{EventStandings, StandingsQuery};
+use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
 use crate::validation::{Callback, Called};
 
@@ -161,6 +162,11 @@ pub enum Command {
         /// When it is noted.
         answer: Answer<()>,
     },
+    /// How every subscription is doing, for [`EngineHandle::gauges`].
+    Gauges {
+        /// By id.
+        answer: Answer<Vec<SubscriptionGauges>>,
+    },
     /// Where the deliveries of events stand, subscription by subscription.
     Standings {
         /// Which events.
@@ -272,6 +278,17 @@ pub struct SubscriptionInfo {
     pub dead_letter_problem: Option<String>,
 }
 
+/// How a subscription is doing, in numbers (ED-303).
+#[derive(Debug, Clone)]
+pub struct SubscriptionGauges {
+    /// What anybody is told of it.
+    pub info: SubscriptionInfo,
+    /// The oldest event that is owed to it: its number, and when it was accepted, if that is known.
+    pub oldest: Option<(u64, Option<Timestamp>)>,
+    /// Dead letters that wait to be written: at least so many.
+    pub pending_dead_letters: u64,
+}
+
 /// What publishers need of the topics there are, by name in lower case.
 pub type TopicTable = HashMap<String, Arc<PublishTopic>>;
 
@@ -288,6 +305,8 @@ pub struct PublishTopic {
     pub spec: TopicSpec,
     /// Who may publish.
     pub keys: TopicKeys,
+    /// What is counted of it.
+    pub metrics: Arc<TopicMetrics>,
 }
 
 /// An engine that runs. Cheap to clone.
@@ -299,6 +318,7 @@ pub struct EngineHandle {
     pub(crate) notes: broadcast::Sender<AttemptNote>,
     pub(crate) history: Option<HistoryHandle>,
     pub(crate) dead_letters: Arc<dyn DeadLetterStore>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What is remembered of an event (ED-311).
@@ -382,6 +402,35 @@ impl EngineHandle {
                 letter.event_id = event.as_ref().map(event_id).unwrap_or_default();
             }
             page
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| CommandError::Unavailable)
+    }
+
+    /// How every subscription is doing. Times of the oldest events are read on a thread for that, once for each event.
+    ///
+    /// # Errors
+    /// [`CommandError::Unavailable`] while there is no engine.
+    pub async fn gauges(&self) -> Result<Vec<SubscriptionGauges>, CommandError> {
+        let mut gauges = self.ask(|answer| Command::Gauges { answer }).await?;
+        let (store, metrics) = (Arc::clone(&self.store), Arc::clone(&self.metrics));
+        let read = move || {
+            for one in &mut gauges {
+                if let Some((seq, None)) = one.oldest {
+                    let topic = one.info.subscription.topic;
+                    let id = one.info.subscription.id;
+                    let read = || {
+                        let position = Position { topic, seq };
+                        let event = store
+                            .read_recent(position)
+                            .or_else(|| store.read(position).ok());
+                        event.map(|event| event.published)
+                    };
+                    one.oldest = Some((seq, metrics.oldest_of(id, seq, read)));
+                }
+            }
+            gauges
         };
         tokio::task::spawn_blocking(read)
             .await

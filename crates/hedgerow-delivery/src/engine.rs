@@ -24,6 +24,7 @@ mod attempts;
 mod dead_letters;
 mod declarations;
 mod explaining;
+mod gauging;
 mod lost_attempts;
 mod reader;
 mod settlements;
@@ -59,6 +60,7 @@ use crate::command::{Command, EngineHandle, TopicTable};
 use crate::endpoints::Endpoints;
 use crate::handshake::HandshakeReport;
 use crate::letter_write::LetterReport;
+use crate::metrics::Metrics;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
@@ -102,6 +104,8 @@ pub struct Parts {
     pub epoch: u32,
     /// Where attempts run.
     pub spawner: Handle,
+    /// What this process counts.
+    pub metrics: Arc<Metrics>,
     /// When this process began to deliver. What was in flight since then was ended by it when the store failed, and not lost
     /// in a crash (ED-189, ED-190).
     pub process_began: Timestamp,
@@ -116,6 +120,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     guard: Arc<AddressGuard>,
     spawner: Handle,
+    metrics: Arc<Metrics>,
     epoch: u32,
     process_began: Timestamp,
     /// The time of this turn: what became due in its course waits for the next one.
@@ -234,6 +239,7 @@ impl Engine {
             notes: notes.clone(),
             history: parts.history,
             dead_letters: Arc::clone(&parts.dead_letters),
+            metrics: Arc::clone(&parts.metrics),
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
@@ -253,6 +259,7 @@ impl Engine {
             clock: parts.clock,
             guard: parts.guard,
             spawner: parts.spawner,
+            metrics: parts.metrics,
             epoch: parts.epoch,
             process_began: parts.process_began,
             turn: now,

@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use crate::command::EngineHandle;
 use crate::engine::{Engine, Parts};
 use crate::in_full;
+use crate::metrics::Metrics;
 use crate::settings::EngineSettings;
 
 /// How a grid is kept and run. Plain values.
@@ -90,6 +91,8 @@ pub struct Grid {
     began: OnceLock<Timestamp>,
     /// What was read and written since the process began.
     disk_counts: Arc<DiskCounts>,
+    /// What was counted since the process began.
+    metrics: Arc<Metrics>,
 }
 
 impl Grid {
@@ -109,6 +112,7 @@ impl Grid {
             clock: SharedClock::default(),
             began: OnceLock::new(),
             disk_counts: Arc::default(),
+            metrics: Arc::default(),
         }
     }
 
@@ -123,6 +127,12 @@ impl Grid {
     #[must_use]
     pub fn disk_counts(&self) -> Arc<DiskCounts> {
         Arc::clone(&self.disk_counts)
+    }
+
+    /// What was counted, over all openings of the store.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Runs until `stop` says so. Blocks: for a thread of its own.
@@ -265,6 +275,7 @@ impl Grid {
             store_id,
             epoch,
             spawner: self.spawner.clone(),
+            metrics: self.metrics(),
             process_began: *self.began.get_or_init(|| self.now()),
         };
         Ok((log, history, parts))

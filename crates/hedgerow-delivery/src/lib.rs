@@ -14,6 +14,7 @@
 //! | [`letter_write`] | one write of dead letters: read the events, spell, hand over |
 //! | [`letters`] | one subscription's dead letters: which are due, which are being written |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
+//! | [`metrics`] | what this process has counted |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | [`settings`] | everything that can be tuned |
@@ -30,6 +31,7 @@ pub mod grid;
 mod handshake;
 mod letter_write;
 mod letters;
+pub mod metrics;
 pub mod note;
 mod plan;
 mod remember;

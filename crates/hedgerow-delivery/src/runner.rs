@@ -25,6 +25,7 @@ use tokio::task::AbortHandle;
 
 use crate::endpoints::Seat;
 use crate::letters::{LETTERS_MAX, Letters};
+use crate::metrics::SubscriptionMetrics;
 use crate::plan::Plan;
 
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
@@ -43,6 +44,8 @@ pub(crate) struct Runner {
     pub(crate) topic: TopicId,
     /// Read at the time of each attempt.
     pub(crate) plan: Arc<Plan>,
+    /// What is counted of it.
+    pub(crate) metrics: Arc<SubscriptionMetrics>,
     /// The first event that was not offered yet.
     pub(crate) read_to: u64,
     waiting: VecDeque<Waiting>,
@@ -144,11 +147,18 @@ fn is_open(late: &HashMap<u64, Late>, seq: u64, attempt: u16) -> bool {
 }
 
 impl Runner {
-    pub(crate) fn new(id: SubscriptionId, topic: TopicId, plan: Arc<Plan>, read_to: u64) -> Self {
+    pub(crate) fn new(
+        id: SubscriptionId,
+        topic: TopicId,
+        plan: Arc<Plan>,
+        metrics: Arc<SubscriptionMetrics>,
+        read_to: u64,
+    ) -> Self {
         Self {
             id,
             topic,
             plan,
+            metrics,
             read_to,
             waiting: VecDeque::new(),
             due: BTreeMap::new(),
@@ -177,6 +187,7 @@ impl Runner {
 
     /// Takes a delivery that the filter wants.
     pub(crate) fn offer(&mut self, seq: u64, published: Timestamp) {
+        self.metrics.note_match(seq);
         self.waiting.push_back(Waiting { seq, published });
     }
 
@@ -297,6 +308,12 @@ impl Runner {
     /// Whether no further row of the due index should be held in memory.
     pub(crate) fn is_full(&self) -> bool {
         self.due.len() >= DUE_ROWS_MAX || self.letters.len() >= LETTERS_MAX
+    }
+
+    /// The first delivery that waits for its first attempt, and when its event was accepted.
+    pub(crate) fn oldest_waiting(&self) -> Option<(u64, Timestamp)> {
+        let first = self.waiting.front();
+        first.map(|waiting| (waiting.seq, waiting.published))
     }
 
     pub(crate) fn waiting_len(&self) -> usize {

@@ -26,6 +26,7 @@ use self::routes::{Reach, Routes, Rule};
 use crate::access::Right;
 use crate::body::{self, BodyError};
 use crate::error::ApiError;
+use crate::metrics;
 use crate::state::{App, SharedApp};
 
 /// Whether a path needs the admin token.
@@ -38,6 +39,8 @@ pub fn router(app: SharedApp) -> Router {
     let (router, _) = routes();
     router
         .route("/healthz", get(health::get))
+        .route("/metrics", get(metrics::get))
+        .route("/metrics/event-grid", get(metrics::get_event_grid))
         .fallback(|uri: Uri| async move { ApiError::no_route(uri.path()) })
         .method_not_allowed_fallback(|| async { ApiError::method() })
         .with_state(app)

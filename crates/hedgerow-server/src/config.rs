@@ -71,6 +71,8 @@ pub struct Config {
     pub terminal_records_max: u64,
     /// How attempts are remembered.
     pub history: HistoryOptions,
+    /// How metrics are shown.
+    pub metrics: MetricsOptions,
     /// How log lines are written.
     pub log_format: LogFormat,
 }
@@ -124,6 +126,24 @@ impl Default for HttpConfig {
     }
 }
 
+/// How `/metrics` is answered.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsOptions {
+    /// Whether it needs a token with the right `read` for everything.
+    pub needs_token: bool,
+    /// Subscriptions that have series of their own; what is counted of the others is added up.
+    pub subscriptions_max: usize,
+}
+
+impl Default for MetricsOptions {
+    fn default() -> Self {
+        Self {
+            needs_token: false,
+            subscriptions_max: 2_000,
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -144,6 +164,7 @@ impl Default for Config {
             key_file: None,
             terminal_records_max: 100_000,
             history: HistoryOptions::default(),
+            metrics: MetricsOptions::default(),
             log_format: LogFormat::default(),
         }
     }

@@ -99,6 +99,16 @@ impl Refusal {
         self.status
     }
 
+    /// The name of the error in the body (ED-066).
+    pub const fn code(&self) -> &'static str {
+        self.error.code.as_str()
+    }
+
+    /// What is wrong, for people.
+    pub fn message(&self) -> &str {
+        &self.error.message
+    }
+
     /// Whether the connection ends with the answer: what is left of the body is not waited for.
     pub const fn closes(&self) -> bool {
         self.closes

@@ -17,6 +17,7 @@
 //! | `public_url` | where publishers reach the server, and which topic a host name means |
 //! | `publish` | the publish route, one module a dialect |
 //! | `admin` | the admin API, one module a noun |
+//! | `metrics` | what is counted, in `OpenMetrics` |
 //! | `error` | the only place where an error becomes a status and a code |
 //! | `state` | what all requests share |
 //! | [`store`] | what is asked of a data directory that no server uses |
@@ -37,6 +38,7 @@ mod guard;
 pub mod handle;
 mod listener;
 pub mod local_dead_letters;
+mod metrics;
 mod public_url;
 mod publish;
 pub mod server;

@@ -3,6 +3,7 @@
 mod bearer;
 pub mod credential;
 pub mod handler;
+mod outcome;
 
 use http::Method;
 use http::request::Parts;

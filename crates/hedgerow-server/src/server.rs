@@ -20,7 +20,6 @@ use hedgerow_delivery::grid::{Grid, GridOptions, GridState};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions, ConnectorOptions, GuardedConnector};
 use hedgerow_store::StoreError;
-use hedgerow_store::disk::counting::DiskCounts;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -32,7 +31,7 @@ use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::local_dead_letters;
 use crate::public_url::PublicUrl;
-use crate::state::App;
+use crate::state::{App, Counted};
 use crate::tls::{Tls, TlsError};
 use crate::tokens::Tokens;
 
@@ -190,7 +189,7 @@ impl Server {
             public_url,
             tokens,
             grid,
-            started.disk_counts,
+            started.counted,
         ));
         let listener = Listener::new(socket, tls.clone(), listener);
         tracing::info!(address = %local_address, tls = tls.is_some(), data = %config.data.display(), "listening");
@@ -308,8 +307,8 @@ type EngineEnd = oneshot::Receiver<Result<(), StoreError>>;
 /// An engine that runs.
 struct StartedEngine {
     ended: EngineEnd,
-    /// What its disk does is counted.
-    disk_counts: Arc<DiskCounts>,
+    /// What it does is counted.
+    counted: Counted,
     time: ServerTime,
 }
 
@@ -334,7 +333,11 @@ fn start_engine(
         engine,
     };
     let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
-    let (disk_counts, time) = (grid.disk_counts(), grid.time());
+    let time = grid.time();
+    let counted = Counted {
+        disk: grid.disk_counts(),
+        metrics: grid.metrics(),
+    };
     let (end, ended) = oneshot::channel();
     std::thread::Builder::new()
         .name("hedgerow-engine".to_owned())
@@ -346,7 +349,7 @@ fn start_engine(
         .map_err(ServerError::Thread)?;
     Ok(StartedEngine {
         ended,
-        disk_counts,
+        counted,
         time,
     })
 }

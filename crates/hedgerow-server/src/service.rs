@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::public_url::PublicUrl;
-    use crate::state::App;
+    use crate::state::{App, Counted};
     use crate::tokens::Tokens;
 
     /// Status, whether it says when to come back, and the body.
@@ -186,7 +186,14 @@ mod tests {
             let data = tempfile::tempdir().unwrap();
             std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
             let tokens = Tokens::load_or_create(data.path()).unwrap();
-            let app = Arc::new(App::new(&config, None, url, tokens, seen, Arc::default()));
+            let app = Arc::new(App::new(
+                &config,
+                None,
+                url,
+                tokens,
+                seen,
+                Counted::default(),
+            ));
             if stops {
                 app.begin_to_stop();
             }

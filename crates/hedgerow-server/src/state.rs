@@ -12,11 +12,12 @@ use hedgerow_core::text;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{EngineHandle, PublishTopic};
 use hedgerow_delivery::grid::GridState;
+use hedgerow_delivery::metrics::Metrics;
 use hedgerow_io::clock::{Clock, SystemClock};
 use hedgerow_store::disk::counting::DiskCounts;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
-use crate::config::Config;
+use crate::config::{Config, MetricsOptions};
 use crate::guard::DevGuard;
 use crate::public_url::PublicUrl;
 use crate::tokens::Tokens;
@@ -44,6 +45,10 @@ pub struct App {
     pub dead_letter_local_default: bool,
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
+    /// What was counted since the server began.
+    pub metrics: Arc<Metrics>,
+    /// How it is shown.
+    pub metrics_options: MetricsOptions,
     grid: watch::Receiver<GridState>,
     /// How much longer than they say signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
@@ -52,6 +57,15 @@ pub struct App {
     long_extensions: Mutex<HashSet<TopicId>>,
     is_stopping: AtomicBool,
     clock: SystemClock,
+}
+
+/// What is counted while the server runs.
+#[derive(Default)]
+pub struct Counted {
+    /// What the store read and wrote.
+    pub disk: Arc<DiskCounts>,
+    /// Everything else.
+    pub metrics: Arc<Metrics>,
 }
 
 /// What the server does now, as `/healthz` says it.
@@ -76,7 +90,7 @@ impl App {
         public_url: PublicUrl,
         tokens: Tokens,
         grid: watch::Receiver<GridState>,
-        disk_counts: Arc<DiskCounts>,
+        counted: Counted,
     ) -> Self {
         Self {
             public_url,
@@ -87,7 +101,9 @@ impl App {
             validation_answer_wait: config.validation_answer_wait,
             dead_letter: config.dead_letter.settings,
             dead_letter_local_default: config.dead_letter.local_default,
-            disk_counts,
+            disk_counts: counted.disk,
+            metrics: counted.metrics,
+            metrics_options: config.metrics,
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),

@@ -149,6 +149,12 @@ impl MemoryStore {
         self.epoch.load(Ordering::Relaxed)
     }
 
+    /// Every group that was ever durable, those that were forgotten too, whether the store is open or not. For checks.
+    #[must_use]
+    pub fn every_group(&self) -> Vec<Arc<Group>> {
+        self.lock().groups.clone()
+    }
+
     /// The highest time that the server is known to have issued. A clock that starts anew goes on from there.
     #[must_use]
     pub fn clock_high_water(&self) -> Timestamp {

@@ -275,13 +275,14 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// The name that users see.
+    /// The name that users see, of the set of ED-301.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NoDeadLetterDestination => "NoDeadLetterDestination",
-            Self::DeadLetterStoreUnavailable => "DeadLetterStoreUnavailable",
-            Self::DeadLetterContainerNotFound => "DeadLetterContainerNotFound",
+            Self::DeadLetterStoreUnavailable | Self::DeadLetterContainerNotFound => {
+                "DeadLetterDestinationUnavailable"
+            }
             Self::SubscriptionDeleted => "SubscriptionDeleted",
         }
     }

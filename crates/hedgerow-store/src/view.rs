@@ -283,6 +283,12 @@ impl View {
             .is_some_and(|state| state.open.contains(seq))
     }
 
+    /// The first unsettled delivery of a subscription.
+    #[must_use]
+    pub fn first_open(&self, subscription: SubscriptionId) -> Option<u64> {
+        self.subscriptions.get(&subscription)?.open.iter().next()
+    }
+
     /// The unsettled deliveries of a subscription, ascending. For checks.
     #[must_use]
     pub fn open_seqs(&self, subscription: SubscriptionId) -> Vec<u64> {

@@ -293,6 +293,9 @@ impl Engine {
         seat: Option<Seat>,
     ) -> Result<(), StoreError> {
         self.remember_without_outcome(key, next, progress);
+        if let Some(runner) = self.runners.get(&key.subscription) {
+            runner.metrics.note_failed(progress.last_outcome, 0);
+        }
         match next {
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;

@@ -175,6 +175,7 @@ impl Engine {
         }
         for (letter, texts) in report.written {
             let then = after_write(&plan, &letter.1, report.ended, &result);
+            self.count_letter(id, &letter.1, then);
             self.remember_letter(id, &letter, &texts, then, report.ended);
             self.journal_letter(id, letter, texts, then)?;
         }
@@ -234,6 +235,18 @@ impl Engine {
             letter,
             event_id: String::new(),
         })
+    }
+
+    /// Counts what became of a dead letter, once nothing more is to come (ED-301).
+    fn count_letter(&self, id: SubscriptionId, letter: &PendingDeadLetter, then: DeadThen) {
+        let Some(runner) = self.runners.get(&id) else {
+            return;
+        };
+        match then {
+            DeadThen::Written => runner.metrics.note_dead_lettered(letter.reason),
+            DeadThen::Dropped(why) => runner.metrics.note_dropped(why),
+            DeadThen::WriteDue(..) => {}
+        }
     }
 
     /// Tells the history what became of a dead letter, once nothing more is to come.

@@ -60,6 +60,7 @@ impl Engine {
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
             }
+            Command::Gauges { answer } => reply(answer, Ok(self.gauges()?)),
             Command::Standings { events, answer } => {
                 reply(answer, Ok(self.standings(&events)?));
             }
@@ -175,6 +176,7 @@ impl Engine {
             | Command::CallBack { .. }
             | Command::DeadLetters { .. }
             | Command::Standings { .. }
+            | Command::Gauges { .. }
             | Command::NoteDeadLetterProblem { .. }
             | Command::TerminalRecords { .. } => None,
         }

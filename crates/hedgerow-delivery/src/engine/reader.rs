@@ -65,6 +65,9 @@ impl Engine {
         for group in &groups {
             self.view.begin_group(group)?;
             for record in &group.records {
+                if let Record::Catalog(change) = record {
+                    self.count_leaving(change)?;
+                }
                 self.view.fold_record(record)?;
                 self.observe(record)?;
             }

@@ -19,6 +19,7 @@ use hedgerow_store::{StoreError, StoredEvent};
 use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
+use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
 use crate::remember::{Circumstances, remember};
 use crate::runner::{Flight, LateExchange};
@@ -61,6 +62,7 @@ impl Engine {
         let Some(mut flight) = runner.land_attempt(key.seq, end.attempt) else {
             return Ok(());
         };
+        let metrics = Arc::clone(&runner.metrics);
         let verdict = classify(
             plan.kind,
             &end.found.met,
@@ -79,6 +81,11 @@ impl Engine {
         }
         self.give_back(flight.seat.take(), signal);
         let progress = flight.progress.filter(|_| !flight.is_settled);
+        match (outcome, progress) {
+            (Some(outcome), _) => metrics.note_failed(outcome, end.found.met.status()),
+            (None, Some(_)) => note_delivered(&metrics, &end),
+            (None, None) => {}
+        }
         let next = match progress {
             Some(progress) => self.settle(key, &verdict, progress, &end)?,
             // An earlier attempt succeeded late, while this one ran.
@@ -138,6 +145,7 @@ impl Engine {
         let Some(row) = runner.settle_late(key.seq, end.attempt) else {
             return Ok(());
         };
+        note_delivered(&runner.metrics, &end);
         self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
         let note = AttemptNote::of_attempt(&plan, &end, None, NoteNext::Delivered);
         self.tell(
@@ -348,6 +356,9 @@ impl Engine {
         self.store.journal(Record::Dead(dead))?;
         if let Some(runner) = self.runners.get_mut(&subscription) {
             runner.end_late(seq);
+            if let DeadThen::Dropped(reason) = then {
+                runner.metrics.note_dropped(reason);
+            }
         }
         let reason = ending.reason;
         Ok(match write_due {
@@ -434,4 +445,13 @@ impl Engine {
             self.wakes.insert((due, id));
         }
     }
+}
+
+/// Counts a delivery.
+fn note_delivered(metrics: &SubscriptionMetrics, end: &AttemptEnd) {
+    metrics.note_delivered(
+        end.ended.since(end.event.published),
+        end.duration,
+        end.attempt,
+    );
 }

@@ -8,6 +8,7 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Change;
+use hedgerow_store::record::CatalogChange;
 
 use super::reader::TopicReader;
 use super::{Engine, Phase};
@@ -96,6 +97,25 @@ impl Engine {
             self.remove_runner(id);
         }
         self.readers.remove(&topic);
+        self.metrics.forget_topic(topic);
+    }
+
+    /// Counts what is owed to subscriptions that go with a change, before the view forgets it.
+    pub(super) fn count_leaving(&self, record: &CatalogChange) -> Result<(), StoreError> {
+        let gone: Vec<SubscriptionId> = match self.view.change_in(record)? {
+            Change::SubscriptionDeleted { id } => vec![id],
+            Change::TopicDeleted { id } => {
+                let all = self.view.catalog().subscriptions_of(id);
+                all.map(|found| found.id).collect()
+            }
+            _ => Vec::new(),
+        };
+        for id in gone {
+            let subscription = self.view.catalog().subscription(id);
+            let owed = subscription.map_or(0, |found| self.info(found).pending);
+            self.metrics.forget_subscription(id, owed);
+        }
+        Ok(())
     }
 
     /// What an attempt needs of a subscription; `None` if its endpoint cannot be used.
@@ -129,8 +149,11 @@ impl Engine {
             return Ok(());
         };
         let cursor = self.view.cursor(id);
+        let metrics = self
+            .metrics
+            .subscription(id, &plan.topic_name, &plan.subscription_name);
         self.runners
-            .insert(id, Runner::new(id, topic, plan, cursor));
+            .insert(id, Runner::new(id, topic, plan, metrics, cursor));
         if let Some(reader) = self.readers.get_mut(&topic) {
             reader.stranded.remove(&id);
             reader.subscriptions.insert(id);
@@ -199,6 +222,7 @@ impl Engine {
                     path: topic_path(name),
                     spec: topic.spec.clone(),
                     keys: topic.keys.clone(),
+                    metrics: self.metrics.topic(topic.id, name),
                 };
                 (name.to_ascii_lowercase(), Arc::new(entry))
             })

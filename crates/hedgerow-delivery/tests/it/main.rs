@@ -3,7 +3,9 @@
 // The helpers of tests fail as tests do, and nothing here happens before it begins.
 #![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction)]
 
+mod balance;
 mod clock;
+mod counting;
 mod crash;
 mod dead_letters;
 mod declarations;

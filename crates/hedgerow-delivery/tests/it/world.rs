@@ -17,6 +17,7 @@ use hedgerow_delivery::command::{
     Command, CommandError, DeadLetterInfo, DeadLetterQuery, SubscriptionInfo, TerminalQuery,
 };
 use hedgerow_delivery::engine::{Engine, Parts};
+use hedgerow_delivery::metrics::Metrics;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::clock::{Clock, TokioClock};
 use hedgerow_io::http::scripted::{ScriptedNetwork, serve};
@@ -34,6 +35,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::balance::assert_balanced;
 use crate::letter_box::LetterBox;
 
 /// 2030-01-02T03:04:05Z: P of every timeline.
@@ -198,6 +200,7 @@ struct Ground {
     clock: Arc<dyn Clock>,
     history: Option<HistoryHandle>,
     letters: Arc<LetterBox>,
+    metrics: Arc<Metrics>,
 }
 
 /// A table whose writes fail, or panic, when a test says so.
@@ -308,6 +311,7 @@ impl World {
             clock,
             history,
             letters: Arc::new(LetterBox::new(begun)),
+            metrics: Arc::default(),
         };
         let (stop, stopped) = watch::channel(false);
         let engine = ground.engine(&settings, &receiver, 1, false);
@@ -325,6 +329,11 @@ impl World {
             stop,
             engine,
         }
+    }
+
+    /// What was counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.ground.metrics
     }
 
     /// The highest time that is durable.
@@ -580,6 +589,35 @@ pub fn event(id: &str) -> Event<'_> {
     }
 }
 
+fn view_options() -> ViewOptions {
+    ViewOptions {
+        store_id: STORE_ID,
+        terminal_records_max: 2000,
+    }
+}
+
+fn secrets() -> Arc<Secrets> {
+    Arc::new(Secrets::with_key([7; 32], "KEY"))
+}
+
+/// ED-304 holds at the end of every test.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let groups = self.store.every_group();
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(folder.path()).unwrap();
+        let table = Arc::new(MemoryTable::default());
+        let mut view = View::open(table, &disk, secrets(), view_options()).unwrap();
+        for group in &groups {
+            view.fold(group).unwrap();
+        }
+        assert_balanced(&view, &groups);
+    }
+}
+
 impl Ground {
     fn engine(
         &self,
@@ -589,12 +627,9 @@ impl Ground {
         is_reopened: bool,
     ) -> Engine {
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(self.folder.path()).unwrap());
-        let options = ViewOptions {
-            store_id: STORE_ID,
-            terminal_records_max: 2000,
-        };
+        let options = view_options();
         let table = Arc::clone(&self.table) as _;
-        let secrets = Arc::new(Secrets::with_key([7; 32], "KEY"));
+        let secrets = secrets();
         let mut view = View::open(table, disk.as_ref(), secrets, options).expect("the view opens");
         for group in self.store.groups(view.mark(), usize::MAX).unwrap() {
             view.fold(&group).unwrap();
@@ -612,6 +647,7 @@ impl Ground {
             store_id: STORE_ID,
             epoch,
             spawner: tokio::runtime::Handle::current(),
+            metrics: Arc::clone(&self.metrics),
             process_began: if is_reopened {
                 Timestamp::ZERO
             } else {

@@ -359,6 +359,12 @@ pub const SETTINGS: &[Setting] = &[
         Size::<u64>::new(0..=1 << 50),
         history.ids_bytes_max
     ),
+    setting!("metrics.needs_token", Flag, metrics.needs_token),
+    setting!(
+        "metrics.subscriptions_max",
+        NONE_OR_MANY,
+        metrics.subscriptions_max
+    ),
     setting!("log.format", Format, log_format),
 ];
 

@@ -199,6 +199,7 @@ mod tests {
 
     fn topic() -> PublishTopic {
         PublishTopic {
+            metrics: std::sync::Arc::default(),
             id: TopicId(1),
             name: "orders".to_owned(),
             path: "/orders".to_owned(),

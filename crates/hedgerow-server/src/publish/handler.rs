@@ -18,11 +18,12 @@ use http::request::Parts;
 use http::{Method, Response};
 use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
+use tokio::time::Instant;
 
 use crate::body::{self, BodyError};
 use crate::error::{PUBLISH_METHODS, Refusal};
 use crate::publish::credential::{authenticate, query_parameter};
-use crate::publish::{Route, bearer};
+use crate::publish::{Route, bearer, outcome};
 use crate::state::App;
 
 /// The one version there is (ED-006).
@@ -41,23 +42,17 @@ pub async fn answer(
     if request.method == Method::OPTIONS {
         return options();
     }
-    let result = take(app, topic, request, &mut body).await;
+    let began = Instant::now();
+    let mut events = 0;
+    let result = take(app, topic, request, &mut body, &mut events).await;
     let topic = topic.unwrap_or_default();
-    // What was refused can be found by its id (ED-067).
-    match &result {
-        Ok(events) => tracing::debug!(topic, request_id, events, "published"),
-        Err(refusal) => {
-            tracing::info!(
-                topic,
-                request_id,
-                status = refusal.status().as_u16(),
-                "publish request refused"
-            );
-        }
-    }
     match result {
-        Ok(_) => Response::new(Full::default()),
+        Ok(()) => {
+            outcome::accepted(app, topic, events, began.elapsed(), request_id);
+            Response::new(Full::default())
+        }
         Err(refusal) => {
+            outcome::refused(app, topic, &refusal, events, request_id);
             if !refusal.closes() && !is_waiting_for_leave(request) {
                 body::discard(body);
             }
@@ -71,13 +66,14 @@ pub async fn answer(
     }
 }
 
-/// Stores the events of a request, and says how many there were.
+/// Stores the events of a request; `count` says how many there are as soon as that is known.
 async fn take(
     app: &App,
     topic: Option<&str>,
     request: &Parts,
     body: &mut Incoming,
-) -> Result<u32, Refusal> {
+    count: &mut u32,
+) -> Result<(), Refusal> {
     if request.method != Method::POST {
         return Err(Refusal::method());
     }
@@ -114,13 +110,12 @@ async fn take(
         }
         packed
     };
+    *count = packed.count();
     if packed.count() > 0 {
-        let count = packed.count();
         let appending = engine.store().append(topic.id, packed)?;
         appending.await.map_err(|_| Refusal::lost())?;
-        return Ok(count);
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Events as they are stored, and a name of an extension that is longer than it should be.
@@ -169,7 +164,7 @@ fn is_waiting_for_leave(request: &Parts) -> bool {
     request.headers.contains_key(EXPECT) && request.headers.contains_key(CONTENT_LENGTH)
 }
 
-fn lower_case(name: &str) -> Cow<'_, str> {
+pub(super) fn lower_case(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Owned(name.to_ascii_lowercase());
     }

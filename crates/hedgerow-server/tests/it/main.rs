@@ -14,6 +14,7 @@ mod history;
 mod input_schemas;
 mod lifecycle;
 mod limits;
+mod metrics;
 mod publish;
 mod schemas;
 mod secrets;

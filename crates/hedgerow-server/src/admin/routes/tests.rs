@@ -10,7 +10,7 @@ use crate::access::{Grant, Rights, TopicPrefix};
 use crate::admin::{router, routes};
 use crate::config::Config;
 use crate::public_url::PublicUrl;
-use crate::state::App;
+use crate::state::{App, Counted};
 use crate::tokens::Tokens;
 
 /// Without an engine, what was let through is answered by its handler: 503, or 400 for what is missing from the body.
@@ -19,7 +19,7 @@ fn app(data: &std::path::Path) -> (SharedApp, watch::Sender<hedgerow_delivery::g
     let config = Config::default();
     let url = PublicUrl::new(None, config.listen, false);
     let tokens = Tokens::load_or_create(data).unwrap();
-    let app = App::new(&config, None, url, tokens, seen, Arc::default());
+    let app = App::new(&config, None, url, tokens, seen, Counted::default());
     (Arc::new(app), grid)
 }
 

@@ -1,0 +1,418 @@
+//! What this process has counted: one set of counters for each topic and each subscription (ED-297 to ED-303).
+//!
+//! They are made when a topic or a subscription is, and handed to whoever counts, so that counting takes no look-up, no
+//! lock that anybody waits for, and no memory. They outlive the engine when the store is opened again, and begin at zero
+//! with the process. What has to hold over restarts is kept by the view, and balances (ED-304).
+//!
+//! Counts are of events, not of requests (ED-299). Labels are bounded: names of what is declared, and closed sets of
+//! reasons; a subscription that is gone keeps its counters while there is room for them.
+
+mod histogram;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::record::DropReason;
+
+pub use self::histogram::{Histogram, HistogramSnapshot};
+
+/// Subscriptions that are gone and whose counters are kept.
+const GONE_MAX: usize = 1_000;
+/// Statuses that failures of one subscription are counted by; further ones are counted together.
+const ERRORS_MAX: usize = 32;
+
+/// Milliseconds.
+const PROCESSING_BOUNDS: [f64; 12] = [
+    5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0,
+];
+/// Seconds: from what nobody notices to the schedule's end.
+const LATENCY_BOUNDS: [f64; 14] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 300.0, 3_600.0, 21_600.0, 86_400.0,
+];
+/// Attempts.
+const ATTEMPTS_BOUNDS: [f64; 6] = [1.0, 2.0, 3.0, 5.0, 10.0, 30.0];
+
+/// The counters of one process.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    topics: Mutex<BTreeMap<TopicId, Arc<TopicMetrics>>>,
+    subscriptions: Mutex<BTreeMap<SubscriptionId, Arc<SubscriptionMetrics>>>,
+    /// Requests that named no topic there is.
+    pub nowhere: Tally<(&'static str, &'static str)>,
+}
+
+/// The counters of one topic.
+#[derive(Debug, Default)]
+pub struct TopicMetrics {
+    /// Its name.
+    pub name: String,
+    /// Events that were accepted.
+    pub published: AtomicU64,
+    /// From the request to its answer, summed over the requests that were accepted. Microseconds.
+    pub publish_micros: AtomicU64,
+    /// Events that were refused, by the type of the error and its code.
+    pub publish_failed: Tally<(&'static str, &'static str)>,
+    /// Events that no subscription wanted.
+    pub unmatched: AtomicU64,
+}
+
+/// The counters of one subscription.
+#[derive(Debug)]
+pub struct SubscriptionMetrics {
+    /// Which one.
+    pub id: SubscriptionId,
+    /// Its topic's name.
+    pub topic: String,
+    /// Its name.
+    pub name: String,
+    /// The subscription is gone.
+    is_gone: AtomicBool,
+    /// Events that its filter wanted.
+    matched: AtomicU64,
+    /// The last event that was counted as wanted: events are offered again after the store was opened again.
+    matched_to: AtomicU64,
+    /// Events that its endpoint accepted.
+    delivered: AtomicU64,
+    /// Attempts that failed.
+    pub failed: Tally<AttemptError>,
+    /// Events that were dropped.
+    pub dropped: Tally<&'static str>,
+    /// Events that were written to the dead-letter store.
+    pub dead_lettered: Tally<&'static str>,
+    /// From the start of an attempt to the head of its answer, of those that succeeded. Milliseconds (ED-300).
+    pub processing: Histogram,
+    /// From publishing to delivery. Seconds.
+    pub latency: Histogram,
+    /// Attempts that a delivered event took.
+    pub attempts: Histogram,
+    /// The oldest event that was owed when somebody looked, and when it was accepted.
+    oldest: Mutex<Option<(u64, Timestamp)>>,
+}
+
+/// What an attempt failed with, as it is counted: the status if there was one, else the outcome (ED-300).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AttemptError {
+    /// An HTTP status.
+    Status(u16),
+    /// There was no answer.
+    Outcome(&'static str),
+    /// One of those for which there was no room.
+    Other,
+}
+
+impl AttemptError {
+    /// What an attempt failed with.
+    #[must_use]
+    pub fn new(outcome: Outcome, status: u16) -> Self {
+        if status > 0 {
+            Self::Status(status)
+        } else {
+            Self::Outcome(outcome.as_str())
+        }
+    }
+
+    /// The value of `error`.
+    #[must_use]
+    pub fn error(self) -> String {
+        match self {
+            Self::Status(status) => status.to_string(),
+            Self::Outcome(name) => name.to_owned(),
+            Self::Other => "Other".to_owned(),
+        }
+    }
+
+    /// The value of `error_type` (ED-300).
+    #[must_use]
+    pub fn error_type(self) -> &'static str {
+        match self {
+            Self::Status(400..=499) => "Http4xx",
+            Self::Status(500..=599) => "Http5xx",
+            Self::Outcome("TimedOut") => "Timeout",
+            Self::Outcome("SocketError" | "ResolutionError") => "Network",
+            Self::Outcome("Probation") => "Probation",
+            Self::Status(_) | Self::Outcome(_) | Self::Other => "Other",
+        }
+    }
+}
+
+impl Metrics {
+    /// The counters of a topic.
+    #[must_use]
+    pub fn topic(&self, id: TopicId, name: &str) -> Arc<TopicMetrics> {
+        let mut topics = lock(&self.topics);
+        let topic = topics.entry(id).or_insert_with(|| {
+            Arc::new(TopicMetrics {
+                name: name.to_owned(),
+                ..TopicMetrics::default()
+            })
+        });
+        Arc::clone(topic)
+    }
+
+    /// The topic is gone: its counters go with it.
+    pub fn forget_topic(&self, id: TopicId) {
+        lock(&self.topics).remove(&id);
+    }
+
+    /// The counters of a subscription.
+    #[must_use]
+    pub fn subscription(
+        &self,
+        id: SubscriptionId,
+        topic: &str,
+        name: &str,
+    ) -> Arc<SubscriptionMetrics> {
+        let mut subscriptions = lock(&self.subscriptions);
+        let subscription = subscriptions
+            .entry(id)
+            .or_insert_with(|| Arc::new(SubscriptionMetrics::new(id, topic, name)));
+        Arc::clone(subscription)
+    }
+
+    /// The subscription is gone, with `owed` events that were owed to it. Its counters stay while there is room, so that
+    /// these are not lost between two looks.
+    pub fn forget_subscription(&self, id: SubscriptionId, owed: u64) {
+        let mut subscriptions = lock(&self.subscriptions);
+        let Some(subscription) = subscriptions.get(&id) else {
+            return;
+        };
+        subscription.is_gone.store(true, Ordering::Relaxed);
+        if owed > 0 {
+            let reason = DropReason::SubscriptionDeleted.as_str();
+            subscription.dropped.add(reason, owed);
+        }
+        let gone = subscriptions.values().filter(|one| one.is_gone());
+        if gone.count() > GONE_MAX {
+            let oldest = subscriptions.values().find(|one| one.is_gone());
+            if let Some(oldest) = oldest.map(|one| one.id) {
+                subscriptions.remove(&oldest);
+            }
+        }
+    }
+
+    /// When the oldest event that is owed to a subscription was accepted: read if it was another one at the last look.
+    pub(crate) fn oldest_of(
+        &self,
+        id: SubscriptionId,
+        seq: u64,
+        read: impl FnOnce() -> Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        let subscription = lock(&self.subscriptions).get(&id).cloned()?;
+        let known = *lock(&subscription.oldest);
+        if let Some((_, published)) = known.filter(|known| known.0 == seq) {
+            return Some(published);
+        }
+        let published = read()?;
+        *lock(&subscription.oldest) = Some((seq, published));
+        Some(published)
+    }
+
+    /// The topics, by id.
+    #[must_use]
+    pub fn topics(&self) -> Vec<Arc<TopicMetrics>> {
+        lock(&self.topics).values().cloned().collect()
+    }
+
+    /// The subscriptions, by id; those that are gone among them.
+    #[must_use]
+    pub fn subscriptions(&self) -> Vec<Arc<SubscriptionMetrics>> {
+        lock(&self.subscriptions).values().cloned().collect()
+    }
+}
+
+impl TopicMetrics {
+    /// A request was accepted, with so many events.
+    pub fn accepted(&self, events: u32, took: Duration) {
+        self.published
+            .fetch_add(u64::from(events), Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.publish_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl SubscriptionMetrics {
+    fn new(id: SubscriptionId, topic: &str, name: &str) -> Self {
+        Self {
+            id,
+            topic: topic.to_owned(),
+            name: name.to_owned(),
+            is_gone: AtomicBool::new(false),
+            matched: AtomicU64::new(0),
+            matched_to: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            failed: Tally::default(),
+            dropped: Tally::default(),
+            dead_lettered: Tally::default(),
+            processing: Histogram::new(&PROCESSING_BOUNDS),
+            latency: Histogram::new(&LATENCY_BOUNDS),
+            attempts: Histogram::new(&ATTEMPTS_BOUNDS),
+            oldest: Mutex::default(),
+        }
+    }
+
+    /// Whether the subscription is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Events that its filter wanted.
+    #[must_use]
+    pub fn matched(&self) -> u64 {
+        self.matched.load(Ordering::Relaxed)
+    }
+
+    /// Events that its endpoint accepted.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    /// Its filter wants the event at `seq`. Called by one thread, in the order of the events.
+    pub(crate) fn note_match(&self, seq: u64) {
+        if seq > self.matched_to.load(Ordering::Relaxed) {
+            self.matched_to.store(seq, Ordering::Relaxed);
+            self.matched.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// An attempt succeeded after this time.
+    pub(crate) fn note_delivered(
+        &self,
+        since_published: Duration,
+        processing: Duration,
+        attempts: u16,
+    ) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        self.processing.observe(processing.as_secs_f64() * 1_000.0);
+        self.latency.observe(since_published.as_secs_f64());
+        self.attempts.observe(f64::from(attempts));
+    }
+
+    /// An attempt failed.
+    pub(crate) fn note_failed(&self, outcome: Outcome, status: u16) {
+        let error = AttemptError::new(outcome, status);
+        self.failed.add_or(error, AttemptError::Other, 1);
+    }
+
+    /// An event was dropped.
+    pub(crate) fn note_dropped(&self, reason: DropReason) {
+        self.dropped.add(reason.as_str(), 1);
+    }
+
+    /// An event was written to the dead-letter store.
+    pub(crate) fn note_dead_lettered(&self, reason: DeadLetterReason) {
+        self.dead_lettered.add(reason.as_str(), 1);
+    }
+}
+
+/// Counts by reason. For what is rare; the lock is held for an addition.
+#[derive(Debug)]
+pub struct Tally<K>(Mutex<BTreeMap<K, u64>>);
+
+impl<K> Default for Tally<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone> Tally<K> {
+    /// Counts for a reason of a closed set.
+    pub fn add(&self, reason: K, count: u64) {
+        *lock(&self.0).entry(reason).or_default() += count;
+    }
+
+    /// Counts for a reason of an open set, or for `other` if there are too many.
+    fn add_or(&self, reason: K, other: K, count: u64) {
+        let mut counts = lock(&self.0);
+        let is_known = counts.contains_key(&reason) || counts.len() < ERRORS_MAX;
+        let reason = if is_known { reason } else { other };
+        *counts.entry(reason).or_default() += count;
+    }
+
+    /// All counts, by reason.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(K, u64)> {
+        let counts = lock(&self.0);
+        counts
+            .iter()
+            .map(|(reason, count)| (reason.clone(), *count))
+            .collect()
+    }
+
+    /// Their sum.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        lock(&self.0).values().sum()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-300: the status if there was one, else the outcome; and a bounded number of them.
+    #[test]
+    fn errors_have_types_and_a_bound() {
+        for (outcome, status, error, error_type) in [
+            (Outcome::BadRequest, 400, "400", "Http4xx"),
+            (Outcome::Busy, 503, "503", "Http5xx"),
+            (Outcome::GenericError, 302, "302", "Other"),
+            (Outcome::TimedOut, 0, "TimedOut", "Timeout"),
+            (Outcome::TimedOut, 408, "408", "Http4xx"),
+            (Outcome::SocketError, 0, "SocketError", "Network"),
+            (Outcome::ResolutionError, 0, "ResolutionError", "Network"),
+            (Outcome::Probation, 0, "Probation", "Probation"),
+            (Outcome::Aborted, 0, "Aborted", "Other"),
+        ] {
+            let found = AttemptError::new(outcome, status);
+            assert_eq!(
+                (found.error().as_str(), found.error_type()),
+                (error, error_type)
+            );
+        }
+        let metrics = Metrics::default().subscription(SubscriptionId(1), "t", "s");
+        for status in 400..600 {
+            metrics.note_failed(Outcome::GenericError, status);
+        }
+        let counts = metrics.failed.counts();
+        assert_eq!(counts.len(), ERRORS_MAX + 1);
+        assert_eq!(metrics.failed.sum(), 200);
+        assert_eq!(
+            counts.last(),
+            Some(&(AttemptError::Other, 200 - ERRORS_MAX as u64))
+        );
+    }
+
+    #[test]
+    fn an_event_that_is_offered_again_is_counted_once() {
+        let metrics = Metrics::default().subscription(SubscriptionId(1), "t", "s");
+        for seq in [1, 3, 2, 3, 4] {
+            metrics.note_match(seq);
+        }
+        assert_eq!(metrics.matched(), 3);
+    }
+
+    #[test]
+    fn what_was_owed_to_a_deleted_subscription_is_counted_as_dropped() {
+        let metrics = Metrics::default();
+        for id in 0..2_000 {
+            let _ = metrics.subscription(SubscriptionId(id), "t", "s");
+            metrics.forget_subscription(SubscriptionId(id), u64::from(id));
+        }
+        let left = metrics.subscriptions();
+        assert_eq!(left.len(), GONE_MAX);
+        let newest = left.last().unwrap();
+        assert!(newest.is_gone());
+        assert_eq!(newest.dropped.counts(), [("SubscriptionDeleted", 1_999)]);
+    }
+}

@@ -1,0 +1,195 @@
+//! What is counted (ED-299 to ED-301), and that every event is accounted for (FC-06).
+
+#![allow(clippy::float_cmp)] // They are whole numbers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::metrics::{AttemptError, SubscriptionMetrics};
+use hedgerow_store::disk::faulty::FaultyDisk;
+use hedgerow_store::history::{History, HistoryNext, HistoryOptions};
+use serde_json::json;
+
+use crate::world::{Meet, START_MS, World, settings};
+
+fn of(world: &World, name: &str) -> Arc<SubscriptionMetrics> {
+    let all = world.metrics().subscriptions();
+    all.into_iter().find(|one| one.name == name).unwrap()
+}
+
+/// A status of the table is in the attempts of both subscriptions, with what follows it.
+async fn assert_remembered(
+    world: &World,
+    (status, reason, wait): (u16, Option<DeadLetterReason>, u64),
+) {
+    let attempts = world.handle.attempts_of(status.to_string(), 10).await;
+    let records = attempts.unwrap().records;
+    assert_eq!(records.len(), 2, "{status} is in the attempts of both");
+    for record in records {
+        assert_eq!(record.status, status);
+        match (record.next, reason) {
+            (HistoryNext::Dead(found), Some(reason)) => {
+                assert_eq!(
+                    (found, record.subscription_name.as_str()),
+                    (reason, "without")
+                );
+            }
+            (HistoryNext::DeadLetter(found, _), Some(reason)) => {
+                assert_eq!((found, record.subscription_name.as_str()), (reason, "with"));
+            }
+            (HistoryNext::Due(due), None) => {
+                let waits = due.since(record.ended);
+                assert!(
+                    waits >= Duration::from_secs(wait),
+                    "{status} waits {waits:?}"
+                );
+            }
+            other => panic!("{status}: {other:?}"),
+        }
+    }
+}
+
+/// FC-06: final statuses end at once and are in the dead-letter store if there is one, and in every case in the attempts and
+/// in a counter; the others wait at least their minimum. published = delivered + dead-lettered + dropped + pending.
+#[tokio::test(start_paused = true)]
+async fn fc_06_every_status_is_accounted_for() {
+    // Status, reason if it is final, else the least wait in seconds (ED section 4.3).
+    let table = [
+        (
+            400,
+            Some(DeadLetterReason::UndeliverableDueToHttpBadRequest),
+            0,
+        ),
+        (
+            401,
+            Some(DeadLetterReason::UndeliverableDueToHttpUnauthorized),
+            0,
+        ),
+        (
+            403,
+            Some(DeadLetterReason::UndeliverableDueToHttpForbidden),
+            0,
+        ),
+        (404, None, 300),
+        (408, None, 120),
+        (
+            413,
+            Some(DeadLetterReason::UndeliverableDueToHttpRequestEntityTooLarge),
+            0,
+        ),
+        (429, None, 10),
+        (500, None, 10),
+        (503, None, 30),
+    ];
+    let meet = |id: &str, _: usize| Meet::status(id.parse().unwrap_or(200));
+    let clock = || Timestamp::from_millis(START_MS);
+    let options = HistoryOptions {
+        disk_reserve_bytes: 0,
+        ..HistoryOptions::default()
+    };
+    let history = History::start(FaultyDisk::new(6).mount(), options, Arc::new(clock));
+    let world = World::with_history(settings(), Some(history.handle()), meet);
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "without", json!({}))
+        .await
+        .unwrap();
+    let destination = json!({
+        "deadLetterDestination": {
+            "endpointType": "LocalDirectory", "properties": { "path": "letters" },
+        },
+    });
+    world
+        .subscribe("orders", "with", destination)
+        .await
+        .unwrap();
+    let ids = table.map(|(status, ..)| status.to_string());
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    world.publish(topic, &ids).await;
+    world.settle().await;
+
+    for row in table {
+        assert_remembered(&world, row).await;
+    }
+    let check =
+        async |delivered: u64, dead_lettered: u64, dropped: u64, pending: u64, name: &str| {
+            let info = world.info("orders", name).await;
+            let counters = info.counters;
+            let found = (
+                counters.delivered,
+                counters.dead_lettered,
+                counters.dropped,
+                info.pending,
+            );
+            assert_eq!(
+                found,
+                (delivered, dead_lettered, dropped, pending),
+                "{name}"
+            );
+            assert_eq!(counters.matched, 9, "{name}");
+            world.assert_balanced("orders", name).await;
+        };
+    check(0, 0, 4, 5, "without").await;
+    // ED-301: counted when it is written.
+    check(0, 0, 0, 9, "with").await;
+    assert_eq!(of(&world, "with").dead_lettered.sum(), 0);
+    world.sleep_until(Duration::from_secs(301)).await;
+    check(0, 4, 0, 5, "with").await;
+
+    let (with, without) = (of(&world, "with"), of(&world, "without"));
+    assert_eq!((with.matched(), without.matched()), (9, 9));
+    let reasons: BTreeMap<_, _> = with.dead_lettered.counts().into_iter().collect();
+    for (_, reason, _) in table {
+        if let Some(reason) = reason {
+            assert_eq!(reasons.get(reason.as_str()), Some(&1));
+        }
+    }
+    assert_eq!(without.dropped.counts(), [("NoDeadLetterDestination", 4)]);
+    let failed: BTreeMap<_, _> = without.failed.counts().into_iter().collect();
+    assert_eq!(failed[&AttemptError::Status(400)], 1);
+    assert!(failed[&AttemptError::Status(500)] > 1);
+}
+
+/// A success that comes late is one delivery, and the attempt before it was a failure; what takes long is seen in the
+/// latency.
+#[tokio::test(start_paused = true)]
+async fn a_late_success_is_counted_once() {
+    let world = World::new(|_, attempt| Meet::late(200, if attempt == 0 { 40 } else { 60 }));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["late"]).await;
+    world.sleep_until(Duration::from_secs(600)).await;
+    let metrics = of(&world, "the-sub");
+    assert_eq!((metrics.matched(), metrics.delivered()), (1, 1));
+    let timed_out = AttemptError::Outcome("TimedOut");
+    assert_eq!(metrics.failed.counts(), [(timed_out, 1)]);
+    assert_eq!(metrics.latency.snapshot().sum, 40.0);
+    assert_eq!(metrics.processing.snapshot().sum, 40_000.0);
+    assert_eq!(metrics.attempts.snapshot().sum, 1.0);
+}
+
+/// After the store was opened again in the same process, what is offered again is not counted again.
+#[tokio::test(start_paused = true)]
+async fn opening_the_store_again_counts_nothing_twice() {
+    let mut world = World::new(|_, _| Meet::late(200, 5));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["a", "b"]).await;
+    world.settle().await;
+    world.reopen().await;
+    world.sleep_until(Duration::from_secs(60)).await;
+    let metrics = of(&world, "the-sub");
+    assert_eq!((metrics.matched(), metrics.delivered()), (2, 2));
+    // The attempts that ended with the store.
+    let aborted = AttemptError::Outcome("Aborted");
+    assert_eq!(metrics.failed.counts(), [(aborted, 2)]);
+}

@@ -1,0 +1,411 @@
+//! Which families there are, and what is in them.
+
+use std::collections::BTreeMap;
+
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::SubscriptionGauges;
+use hedgerow_delivery::metrics::{HistogramSnapshot, Metrics, SubscriptionMetrics, TopicMetrics};
+use hedgerow_store::Usage;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::text::{Family, Kind, Label, Value};
+
+/// States of a subscription (ED-303).
+const STATES: [&str; 1] = ["healthy"];
+
+/// Stands for the subscriptions beyond the bound.
+const OTHER: &str = "_other";
+
+/// What one look at the metrics tells.
+pub struct Scrape<'a> {
+    pub metrics: &'a Metrics,
+    /// By id; none while there is no engine.
+    pub gauges: &'a [SubscriptionGauges],
+    pub usage: Option<Usage>,
+    pub now: Timestamp,
+    /// Subscriptions with series of their own.
+    pub subscriptions_max: usize,
+}
+
+/// The names of a subscription, or of those beyond the bound together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Names {
+    topic: String,
+    subscription: String,
+}
+
+impl Names {
+    fn labels(&self) -> Vec<Label> {
+        vec![
+            ("topic", self.topic.clone()),
+            ("event_subscription_name", self.subscription.clone()),
+        ]
+    }
+
+    fn and(&self, name: &'static str, value: impl Into<String>) -> Vec<Label> {
+        let mut labels = self.labels();
+        labels.push((name, value.into()));
+        labels
+    }
+}
+
+/// Samples of several subscriptions, those with the same labels added up.
+#[derive(Default)]
+struct Sum(BTreeMap<Vec<Label>, Value>);
+
+impl Sum {
+    fn add(&mut self, labels: Vec<Label>, value: Value) {
+        match self.0.entry(labels) {
+            std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(value)),
+            std::collections::btree_map::Entry::Occupied(mut taken) => {
+                match (taken.get_mut(), value) {
+                    (Value::Whole(sum), Value::Whole(more)) => *sum += more,
+                    // The oldest of several is the oldest.
+                    (Value::Part(oldest), Value::Part(other)) => *oldest = oldest.max(other),
+                    (Value::Histogram(sum), Value::Histogram(more)) => sum.add(&more),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn samples(self) -> Vec<(Vec<Label>, Value)> {
+        self.0.into_iter().collect()
+    }
+}
+
+impl Scrape<'_> {
+    /// Every family.
+    pub fn families(&self) -> Vec<Family> {
+        let topics = self.metrics.topics();
+        let subscriptions = self.metrics.subscriptions();
+        let names = self.names(&subscriptions);
+        let mut families = self.of_topics(&topics);
+        families.extend(of_counters(&subscriptions, &names));
+        families.extend(self.of_gauges(&names));
+        families.push(self.of_states(&names));
+        families.extend(self.of_store());
+        families
+    }
+
+    /// The names under which subscriptions are told of: their own, for as many as may have series of their own, those
+    /// that exist first.
+    fn names(&self, counted: &[Arc<SubscriptionMetrics>]) -> BTreeMap<SubscriptionId, Names> {
+        let mut all: Vec<_> = counted
+            .iter()
+            .map(|one| (one.is_gone(), one.id, one.topic.clone(), one.name.clone()))
+            .collect();
+        let known: std::collections::BTreeSet<_> = all.iter().map(|one| one.1).collect();
+        for gauges in self.gauges {
+            let subscription = &gauges.info.subscription;
+            if !known.contains(&subscription.id) {
+                let topic = gauges.info.topic_name.clone();
+                let name = subscription.name.as_str().to_owned();
+                all.push((false, subscription.id, topic, name));
+            }
+        }
+        all.sort_unstable();
+        let names = all.into_iter().enumerate();
+        names
+            .map(|(at, (_, id, topic, subscription))| {
+                let names = if at < self.subscriptions_max {
+                    Names {
+                        topic,
+                        subscription,
+                    }
+                } else {
+                    Names {
+                        topic: OTHER.to_owned(),
+                        subscription: OTHER.to_owned(),
+                    }
+                };
+                (id, names)
+            })
+            .collect()
+    }
+
+    fn of_topics(&self, topics: &[Arc<TopicMetrics>]) -> Vec<Family> {
+        let of_each = |value: &dyn Fn(&TopicMetrics) -> Value| {
+            let samples = topics
+                .iter()
+                .map(|topic| (vec![("topic", topic.name.clone())], value(topic)));
+            samples.collect()
+        };
+        let mut failed = Sum::default();
+        let nowhere = self.metrics.nowhere.counts();
+        let of_topics = topics
+            .iter()
+            .map(|topic| (topic.name.clone(), topic.publish_failed.counts()));
+        for (topic, counts) in of_topics.chain([(String::new(), nowhere)]) {
+            for ((error_type, error), count) in counts {
+                let labels = vec![
+                    ("topic", topic.clone()),
+                    ("error_type", error_type.to_owned()),
+                    ("error", error.to_owned()),
+                ];
+                failed.add(labels, Value::Whole(count));
+            }
+        }
+        vec![
+            Family {
+                name: "hedgerow_publish_success_count",
+                vendor: Some("PublishSuccessCount"),
+                kind: Kind::Counter,
+                help: "Events that were accepted.",
+                samples: of_each(&|topic| Value::Whole(topic.published.load(Relaxed))),
+            },
+            Family {
+                name: "hedgerow_publish_fail_count",
+                vendor: Some("PublishFailCount"),
+                kind: Kind::Counter,
+                help: "Events that were refused; a request whose events could not be read counts as one.",
+                samples: failed.samples(),
+            },
+            Family {
+                name: "hedgerow_publish_success_latency_in_ms",
+                vendor: Some("PublishSuccessLatencyInMs"),
+                kind: Kind::Counter,
+                help: "From a publish request to its answer, summed over the requests that were accepted.",
+                samples: of_each(&|topic| {
+                    Value::Part(topic.publish_micros.load(Relaxed) as f64 / 1_000.0)
+                }),
+            },
+            Family {
+                name: "hedgerow_unmatched_event_count",
+                vendor: Some("UnmatchedEventCount"),
+                kind: Kind::Counter,
+                help: "Events that no subscription wanted.",
+                samples: of_each(&|topic| Value::Whole(topic.unmatched.load(Relaxed))),
+            },
+        ]
+    }
+
+    fn of_gauges(&self, names: &BTreeMap<SubscriptionId, Names>) -> Vec<Family> {
+        let of_each = |name, help, samples: &dyn Fn(&SubscriptionGauges, &Names, &mut Sum)| {
+            let mut sum = Sum::default();
+            for gauges in self.gauges {
+                if let Some(names) = names.get(&gauges.info.subscription.id) {
+                    samples(gauges, names, &mut sum);
+                }
+            }
+            Family {
+                name,
+                vendor: None,
+                kind: Kind::Gauge,
+                help,
+                samples: sum.samples(),
+            }
+        };
+        vec![
+            of_each(
+                "hedgerow_deliveries",
+                "What became of the events that a subscription wanted, as the store keeps it: matched is the sum of the others.",
+                &|gauges, names, sum| {
+                    for (state, count) in deliveries(gauges) {
+                        sum.add(names.and("state", state), Value::Whole(count));
+                    }
+                },
+            ),
+            of_each(
+                "hedgerow_pending_events",
+                "Events that are owed to a subscription.",
+                &|gauges, names, sum| {
+                    sum.add(names.labels(), Value::Whole(gauges.info.pending));
+                },
+            ),
+            of_each(
+                "hedgerow_oldest_pending_age_seconds",
+                "How long ago the oldest event that is owed was accepted; 0 if none is.",
+                &|gauges, names, sum| {
+                    let published = gauges.oldest.and_then(|(_, published)| published);
+                    let age =
+                        published.map_or(0.0, |published| self.now.since(published).as_secs_f64());
+                    sum.add(names.labels(), Value::Part(age));
+                },
+            ),
+            of_each(
+                "hedgerow_unread_events",
+                "Events of the topic that were not offered to a subscription yet.",
+                &|gauges, names, sum| {
+                    sum.add(names.labels(), Value::Whole(gauges.info.behind));
+                },
+            ),
+            of_each(
+                "hedgerow_running_attempts",
+                "Attempts that run.",
+                &|gauges, names, sum| {
+                    sum.add(names.labels(), Value::Whole(gauges.info.in_flight));
+                },
+            ),
+            of_each(
+                "hedgerow_pending_dead_letters",
+                "Dead letters that wait to be written; at least so many if they are more than 10,000.",
+                &|gauges, names, sum| {
+                    sum.add(names.labels(), Value::Whole(gauges.pending_dead_letters));
+                },
+            ),
+        ]
+    }
+
+    /// The state of each subscription (ED-303): 1 for the one that it is in.
+    fn of_states(&self, names: &BTreeMap<SubscriptionId, Names>) -> Family {
+        let mut sum = Sum::default();
+        for gauges in self.gauges {
+            let Some(names) = names.get(&gauges.info.subscription.id) else {
+                continue;
+            };
+            let is = state(gauges);
+            for state in STATES {
+                let labels = names.and("hedgerow_subscription_state", state);
+                sum.add(labels, Value::Whole(u64::from(state == is)));
+            }
+        }
+        Family {
+            name: "hedgerow_subscription_state",
+            vendor: None,
+            kind: Kind::StateSet,
+            help: "What a subscription does: 1 for the state that it is in.",
+            samples: sum.samples(),
+        }
+    }
+
+    fn of_store(&self) -> Vec<Family> {
+        let Some(usage) = self.usage else {
+            return Vec::new();
+        };
+        let one = |name, help, value| Family {
+            name,
+            vendor: None,
+            kind: Kind::Gauge,
+            help,
+            samples: vec![(Vec::new(), Value::Whole(value))],
+        };
+        vec![
+            one(
+                "hedgerow_store_used_bytes",
+                "Bytes of the store that cannot be forgotten yet.",
+                usage.used_bytes,
+            ),
+            one(
+                "hedgerow_store_watermark_bytes",
+                "At how many of them publishing is refused.",
+                usage.watermark_bytes,
+            ),
+        ]
+    }
+}
+
+/// The state that a subscription is in.
+fn state(_gauges: &SubscriptionGauges) -> &'static str {
+    "healthy"
+}
+
+/// ED-304: the first is the sum of the others.
+fn deliveries(gauges: &SubscriptionGauges) -> [(&'static str, u64); 6] {
+    let counters = gauges.info.counters;
+    [
+        ("matched", counters.matched + gauges.info.waiting),
+        ("delivered", counters.delivered),
+        ("dead_lettered", counters.dead_lettered),
+        ("dropped", counters.dropped),
+        ("given_up", counters.given_up),
+        ("pending", gauges.info.pending),
+    ]
+}
+
+fn of_counters(
+    subscriptions: &[Arc<SubscriptionMetrics>],
+    names: &BTreeMap<SubscriptionId, Names>,
+) -> Vec<Family> {
+    let of_each =
+        |name, vendor, kind, help, samples: &dyn Fn(&SubscriptionMetrics, &Names, &mut Sum)| {
+            let mut sum = Sum::default();
+            for one in subscriptions {
+                if let Some(names) = names.get(&one.id) {
+                    samples(one, names, &mut sum);
+                }
+            }
+            Family {
+                name,
+                vendor,
+                kind,
+                help,
+                samples: sum.samples(),
+            }
+        };
+    let histogram = |snapshot: HistogramSnapshot| Value::Histogram(snapshot);
+    vec![
+        of_each(
+            "hedgerow_matched_event_count",
+            Some("MatchedEventCount"),
+            Kind::Counter,
+            "Events that a subscription's filter wanted.",
+            &|one, names, sum| sum.add(names.labels(), Value::Whole(one.matched())),
+        ),
+        of_each(
+            "hedgerow_delivery_success_count",
+            Some("DeliverySuccessCount"),
+            Kind::Counter,
+            "Events that an endpoint accepted.",
+            &|one, names, sum| sum.add(names.labels(), Value::Whole(one.delivered())),
+        ),
+        of_each(
+            "hedgerow_delivery_attempt_fail_count",
+            Some("DeliveryAttemptFailCount"),
+            Kind::Counter,
+            "Events of attempts that failed.",
+            &|one, names, sum| {
+                for (error, count) in one.failed.counts() {
+                    let mut labels = names.and("error", error.error());
+                    labels.push(("error_type", error.error_type().to_owned()));
+                    sum.add(labels, Value::Whole(count));
+                }
+            },
+        ),
+        of_each(
+            "hedgerow_destination_processing_duration_in_ms",
+            Some("DestinationProcessingDurationInMs"),
+            Kind::Histogram,
+            "From the start of an attempt to the head of its answer, of those that succeeded.",
+            &|one, names, sum| sum.add(names.labels(), histogram(one.processing.snapshot())),
+        ),
+        of_each(
+            "hedgerow_dropped_event_count",
+            Some("DroppedEventCount"),
+            Kind::Counter,
+            "Events that were given up and dropped.",
+            &|one, names, sum| {
+                for (reason, count) in one.dropped.counts() {
+                    sum.add(names.and("drop_reason", reason), Value::Whole(count));
+                }
+            },
+        ),
+        of_each(
+            "hedgerow_dead_lettered_count",
+            Some("DeadLetteredCount"),
+            Kind::Counter,
+            "Events that were given up and written to the dead-letter store.",
+            &|one, names, sum| {
+                for (reason, count) in one.dead_lettered.counts() {
+                    sum.add(names.and("dead_letter_reason", reason), Value::Whole(count));
+                }
+            },
+        ),
+        of_each(
+            "hedgerow_publish_to_delivered_latency_seconds",
+            None,
+            Kind::Histogram,
+            "From the acceptance of an event to its delivery.",
+            &|one, names, sum| sum.add(names.labels(), histogram(one.latency.snapshot())),
+        ),
+        of_each(
+            "hedgerow_attempts_per_delivered_event",
+            None,
+            Kind::Histogram,
+            "Attempts that a delivered event took.",
+            &|one, names, sum| sum.add(names.labels(), histogram(one.attempts.snapshot())),
+        ),
+    ]
+}
