@@ -7,6 +7,7 @@ pub mod event;
 pub mod event_subscription;
 pub mod explain;
 mod pages;
+pub mod plan;
 pub mod publish;
 pub mod recover;
 pub mod serve;

@@ -30,6 +30,7 @@ use crate::commands::dev::DevCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::explain::ExplainCommand;
+use crate::commands::plan::PlanCommand;
 use crate::commands::publish::PublishCommand;
 use crate::commands::recover::RecoverCommand;
 use crate::commands::serve::ServeCommand;
@@ -55,6 +56,7 @@ enum Command {
     EventSubscription(EventSubscriptionCommand),
     Event(EventCommand),
     Explain(ExplainCommand),
+    Plan(PlanCommand),
     Publish(PublishCommand),
     DeadLetter(DeadLetterCommand),
     TerminalRecord(TerminalRecordCommand),
@@ -81,6 +83,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Topic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
         Command::Event(event) => commands::run_client(event.run()),
+        Command::Plan(plan) => {
+            plan.run();
+            Ok(())
+        }
         Command::Explain(explain) => commands::run_client(explain.run()),
         Command::Publish(publish) => commands::run_client(publish.run()),
         Command::DeadLetter(letter) => commands::run_client(letter.run()),

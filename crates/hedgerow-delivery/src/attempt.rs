@@ -147,7 +147,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     if let Some(result) = in_time {
         let duration = context.clock.passed(job.started, ended);
         let (found, answer) = judge(result, context.clock.wall());
-        let (record_to, record) = remember::channel(history, answer.as_ref());
+        let (record_to, record) = remember::channel(answer.as_ref());
         tell(ReportKind::Ended {
             end: AttemptEnd {
                 record_to,
@@ -186,7 +186,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         Some((found, answer))
             if found.met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
-            let (record_to, record) = remember::channel(history, answer.as_ref());
+            let (record_to, record) = remember::channel(answer.as_ref());
             tell(ReportKind::LateSuccess(AttemptEnd {
                 record_to,
                 ..end(found, ended.timestamp, elapsed, event)

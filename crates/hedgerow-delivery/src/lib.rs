@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`grid`] | opens the store, runs the engine on it, opens it again when it fails |
 //! | [`engine`] | the loop: folds durable records into the view, starts attempts, records what became of them |
+//! | [`attempt_log`] | the one log line of each attempt |
 //! | [`command`] | what the admin API asks of the engine |
 //! | [`explain`] | why an event did or did not reach a subscription, from the history, the log and the engine |
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
@@ -23,6 +24,7 @@
 //! an `Err` means that the engine could not do its own part, and it is started again from disk.
 
 mod attempt;
+mod attempt_log;
 pub mod command;
 mod endpoints;
 pub mod engine;

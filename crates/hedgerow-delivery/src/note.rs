@@ -94,33 +94,6 @@ impl AttemptNote {
             next,
         }
     }
-
-    /// The one log line of an attempt, carrying everything.
-    pub(crate) fn log(&self, now: Timestamp) {
-        let (settlement, due_in_ms, reason) = match self.next {
-            NoteNext::Delivered => ("ack", None, None),
-            NoteNext::Due(due) => ("retry", Some(due.since(now).as_millis() as u64), None),
-            NoteNext::Dead(reason) => ("drop", None, Some(reason.as_str())),
-            NoteNext::DeadLetter { reason, due } => {
-                let due_in_ms = due.since(now).as_millis() as u64;
-                ("dead_letter", Some(due_in_ms), Some(reason.as_str()))
-            }
-        };
-        tracing::info!(
-            target: "hedgerow::attempt",
-            topic = self.topic,
-            subscription = self.subscription,
-            event_id = self.event_id,
-            attempt = self.attempt,
-            outcome = self.outcome.map(Outcome::as_str),
-            status = self.status,
-            detail = self.detail,
-            duration_ms = self.duration.as_millis() as u64,
-            settlement,
-            reason,
-            due_in_ms,
-        );
-    }
 }
 
 pub(crate) fn event_id(event: &StoredEvent) -> String {

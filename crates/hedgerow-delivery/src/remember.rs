@@ -5,7 +5,7 @@
 //! task adds the excerpt and records it. Everything else is recorded by the engine.
 //!
 //! An endpoint may answer with the URL it was asked under, and the query of that is a secret (ED-121): it is struck out of
-//! excerpts.
+//! excerpts. The attempt's log line waits for the excerpt in the same way.
 
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
@@ -17,18 +17,25 @@ use hedgerow_store::history::{
 use tokio::sync::oneshot;
 
 use crate::attempt::AttemptEnd;
+use crate::attempt_log::AttemptLine;
 use crate::note::{AttemptNote, NoteNext};
 use crate::runner::Runner;
 
+/// What waits for the excerpt.
+pub(crate) struct Waiting {
+    record: Option<HistoryRecord>,
+    line: Option<AttemptLine>,
+}
+
 /// The way to the task that knows the excerpt.
-pub(crate) type RecordTo = oneshot::Sender<HistoryRecord>;
+pub(crate) type RecordTo = oneshot::Sender<Waiting>;
 /// The task's end of it.
-pub(crate) type RecordFrom = oneshot::Receiver<HistoryRecord>;
+pub(crate) type RecordFrom = oneshot::Receiver<Waiting>;
 
 /// What stands for a secret.
-const STRUCK_OUT: &str = "***";
+pub(crate) const STRUCK_OUT: &str = "***";
 /// Values of a query shorter than this are no secrets, and striking them out would leave nothing to read.
-const SECRET_LEN_MIN: usize = 6;
+pub(crate) const SECRET_LEN_MIN: usize = 6;
 
 /// What a note does not say.
 pub(crate) struct Circumstances {
@@ -65,13 +72,10 @@ impl Circumstances {
     }
 }
 
-/// A channel for the record, if there is a history and the answer has a body to come.
-pub(crate) fn channel(
-    history: Option<&HistoryHandle>,
-    answer: Option<&Answer>,
-) -> (Option<RecordTo>, Option<RecordFrom>) {
+/// A channel for what waits for the excerpt, if the answer has a body to come.
+pub(crate) fn channel(answer: Option<&Answer>) -> (Option<RecordTo>, Option<RecordFrom>) {
     let has_body = answer.is_some_and(|answer| !answer.body.is_empty());
-    if history.is_none() || !has_body {
+    if !has_body {
         return (None, None);
     }
     let (to, from) = oneshot::channel();
@@ -90,21 +94,39 @@ pub(crate) async fn finish(
         return;
     };
     let excerpt = answer.body.finish().await;
-    let (Some(history), Some(record)) = (history, record) else {
+    let Some(waiting) = record else {
         return;
     };
-    // The engine drops its end if the attempt counts no more.
-    if let Ok(mut record) = record.await {
-        record.excerpt = Some(shown(&excerpt, query));
-        history.record(record);
+    // The engine drops its end if the attempt counts no more, or if nobody wants to know.
+    if let Ok(mut waiting) = waiting.await {
+        let shown = shown(&excerpt, query);
+        if let Some(line) = &mut waiting.line {
+            line.answered(&shown.text);
+        }
+        if let Some(record) = &mut waiting.record {
+            record.excerpt = Some(shown);
+        }
+        waiting.take_note(history);
     }
 }
 
-/// Records what a note tells of, or hands it to whoever adds the excerpt.
+impl Waiting {
+    fn take_note(self, history: Option<&HistoryHandle>) {
+        if let Some(line) = self.line {
+            line.write();
+        }
+        if let (Some(record), Some(history)) = (self.record, history) {
+            history.record(record);
+        }
+    }
+}
+
+/// Records what a note tells of and writes its line, or hands both to whoever adds the excerpt.
 pub(crate) fn remember(
-    history: &HistoryHandle,
+    history: Option<&HistoryHandle>,
     runner: &Runner,
     note: AttemptNote,
+    line: Option<AttemptLine>,
     circumstances: Circumstances,
 ) {
     let Circumstances {
@@ -114,7 +136,7 @@ pub(crate) fn remember(
         started,
         by,
     } = circumstances;
-    let record = HistoryRecord {
+    let record = || HistoryRecord {
         kind,
         event_id: note.event_id,
         topic: runner.topic,
@@ -138,12 +160,16 @@ pub(crate) fn remember(
             NoteNext::DeadLetter { reason, due } => HistoryNext::DeadLetter(reason, due),
         },
     };
+    let waiting = Waiting {
+        record: history.is_some().then(record),
+        line,
+    };
     match by {
-        // A task that is gone gives the record back.
+        // A task that is gone gives it back.
         Some(by) => by
-            .send(record)
-            .unwrap_or_else(|record| history.record(record)),
-        None => history.record(record),
+            .send(waiting)
+            .unwrap_or_else(|waiting| waiting.take_note(history)),
+        None => waiting.take_note(history),
     }
 }
 

@@ -42,6 +42,8 @@ pub struct EngineSettings {
     pub starts_held: bool,
     /// Which members dead-letter records have beside those of the vendor's page (ED-254, ED-255, ED-317).
     pub dead_letter_members: ExtraMembers,
+    /// Of how many successes in a hundred there is a line in the log at info (ED-310).
+    pub success_log_percent: u32,
     /// Whether the name goes out in upper case in `aeg-subscription-name` (ED section 3.3).
     pub subscription_name_upper_case: bool,
     /// What deliveries of `CloudEvents` say in `WebHook-Request-Origin`, the name of the handshake; empty to say nothing.
@@ -65,6 +67,7 @@ impl Default for EngineSettings {
             drain: Duration::from_secs(25),
             starts_held: false,
             dead_letter_members: ExtraMembers::ALL,
+            success_log_percent: 0,
             subscription_name_upper_case: true,
             webhook_origin: String::new(),
         }

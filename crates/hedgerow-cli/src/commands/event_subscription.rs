@@ -3,7 +3,7 @@
 
 mod advanced_filter;
 mod advice;
-mod settings;
+pub(super) mod settings;
 
 use std::str::FromStr;
 

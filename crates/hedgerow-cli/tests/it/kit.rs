@@ -167,6 +167,11 @@ impl Server {
         self.stdout.iter().collect()
     }
 
+    /// The lines of standard error that nobody waited for, to its end.
+    pub fn rest_of_errors(&self) -> Vec<String> {
+        self.stderr.iter().collect()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -304,14 +309,20 @@ impl HeldEndpoint {
 
 /// An endpoint that answers every request with this status.
 pub fn endpoint_with(status: u16) -> String {
+    endpoint_that_says(status, |_| String::new())
+}
+
+/// An endpoint that answers every request with this status, and with what it says to the request's first line.
+pub fn endpoint_that_says(status: u16, say: impl Fn(&str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            read_request(&mut stream);
+            let body = say(&read_request(&mut stream));
+            let length = body.len();
             let answer = format!(
-                "HTTP/1.1 {status} Whatever\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                "HTTP/1.1 {status} Whatever\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
             );
             // Whoever does not wait for the answer is no failure of the test.
             let _ = stream.write_all(answer.as_bytes());
@@ -320,10 +331,12 @@ pub fn endpoint_with(status: u16) -> String {
     url
 }
 
-/// Reads a request with its body.
-fn read_request(stream: &mut TcpStream) {
+/// Reads a request with its body; gives its first line.
+fn read_request(stream: &mut TcpStream) -> String {
     let mut reader = BufReader::new(stream);
     let mut length = 0;
+    let mut first = String::new();
+    reader.read_line(&mut first).unwrap();
     let mut line = String::new();
     while reader.read_line(&mut line).unwrap() > 2 {
         let lower = line.to_ascii_lowercase();
@@ -333,6 +346,7 @@ fn read_request(stream: &mut TcpStream) {
         line.clear();
     }
     reader.read_exact(&mut vec![0; length]).unwrap();
+    first
 }
 
 /// An event with this id, in an array.

@@ -5,6 +5,7 @@
 mod commands;
 mod dev;
 mod dev_story;
+mod explain;
 mod kit;
 mod serve;
 mod store;

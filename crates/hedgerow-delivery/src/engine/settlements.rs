@@ -6,9 +6,10 @@ use std::sync::Arc;
 use hedgerow_core::credit::Signal;
 use hedgerow_core::dead_letter;
 use hedgerow_core::outcome::{DeadLetterReason, Verdict, classify};
-use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry::{self, DeliveryKey, FailedAttempt};
 use hedgerow_core::time::Timestamp;
+use hedgerow_dialect::delivery;
 use hedgerow_store::history::HistoryKind;
 use hedgerow_store::record::{
     Dead, DeadThen, DropReason, Failed, FailedDelivery, IN_FLIGHT, Owed, PendingWrite, Progress,
@@ -19,8 +20,10 @@ use hedgerow_store::{StoreError, StoredEvent};
 use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
+use crate::attempt_log::{self, AttemptLine, LineCircumstances};
 use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
+use crate::plan::Plan;
 use crate::remember::{Circumstances, remember};
 use crate::runner::{Flight, LateExchange};
 
@@ -98,8 +101,10 @@ impl Engine {
             flight.abort.abort();
         }
         let note = AttemptNote::of_attempt(&plan, &end, outcome, next);
+        let line = self.line(&plan, key, &note, &end.event);
         self.tell(
             note,
+            line,
             Circumstances::of_attempt(HistoryKind::Attempt, key, end),
         );
         self.look_again(key.subscription)
@@ -131,7 +136,8 @@ impl Engine {
         };
         let next = self.journal_dead(&ending, now, event)?;
         let note = AttemptNote::without_attempt(&plan, event, now, next);
-        self.tell(note, Circumstances::of_end(key, event, now));
+        let line = self.line(&plan, key, &note, event);
+        self.tell(note, line, Circumstances::of_end(key, event, now));
         self.look_again(key.subscription)
     }
 
@@ -148,8 +154,10 @@ impl Engine {
         note_delivered(&runner.metrics, &end);
         self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
         let note = AttemptNote::of_attempt(&plan, &end, None, NoteNext::Delivered);
+        let line = self.line(&plan, key, &note, &end.event);
         self.tell(
             note,
+            line,
             Circumstances::of_attempt(HistoryKind::LateSuccess, key, end),
         );
         self.look_again(key.subscription)
@@ -179,16 +187,43 @@ impl Engine {
         }
     }
 
-    /// Logs a line, and tells observers and the history.
-    fn tell(&self, note: AttemptNote, circumstances: Circumstances) {
-        note.log(self.now());
+    /// The log line of an attempt, if anybody reads it.
+    fn line(
+        &self,
+        plan: &Arc<Plan>,
+        key: DeliveryKey,
+        note: &AttemptNote,
+        event: &StoredEvent,
+    ) -> Option<AttemptLine> {
+        let percent = self.settings.success_log_percent;
+        if !attempt_log::is_wanted(note, key, percent) {
+            return None;
+        }
+        let runner = self.runners.get(&key.subscription)?;
+        let topic = self.view.catalog().topic(runner.topic)?;
+        let position = Position {
+            topic: runner.topic,
+            seq: key.seq,
+        };
+        let circumstances = LineCircumstances {
+            key,
+            system_id: delivery::system_id(&self.context.store_id, key.subscription, position),
+            input_schema: topic.spec.input_schema.as_str(),
+            probation_count: 0,
+        };
+        Some(AttemptLine::new(note, plan, circumstances, event, percent))
+    }
+
+    /// Tells the log, observers and the history.
+    fn tell(&self, note: AttemptNote, line: Option<AttemptLine>, circumstances: Circumstances) {
         if self.notes.receiver_count() > 0 {
             // They may have gone in this moment.
             let _ = self.notes.send(note.clone());
         }
         let runner = self.runners.get(&circumstances.key.subscription);
-        if let (Some(history), Some(runner)) = (&self.context.history, runner) {
-            remember(history, runner, note, circumstances);
+        if let Some(runner) = runner {
+            let history = self.context.history.as_ref();
+            remember(history, runner, note, line, circumstances);
         }
     }
 

@@ -366,6 +366,11 @@ pub const SETTINGS: &[Setting] = &[
         metrics.subscriptions_max
     ),
     setting!("log.format", Format, log_format),
+    setting!(
+        "log.delivery_success_percent",
+        Count(0_u32..=100),
+        engine.success_log_percent
+    ),
 ];
 
 /// Whether there is a setting with this key.

@@ -206,11 +206,11 @@ fn unavailable(text: &str) -> Result<u32, String> {
     bounded(text, &limits::DEAD_LETTER_UNAVAILABLE_SECONDS)
 }
 
-fn attempts(text: &str) -> Result<u16, String> {
+pub fn attempts(text: &str) -> Result<u16, String> {
     bounded(text, &limits::DELIVERY_ATTEMPTS)
 }
 
-fn minutes(text: &str) -> Result<u32, String> {
+pub fn minutes(text: &str) -> Result<u32, String> {
     bounded(text, &limits::TIME_TO_LIVE_MINUTES)
 }
 
