@@ -23,6 +23,7 @@ use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
+use hedgerow_store::catalog::Provisioning;
 use hedgerow_store::history::{HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
@@ -118,6 +119,8 @@ pub enum Verdict {
     NotMatched(Option<Clause>),
     /// The subscription gets what was published later than this event.
     SubscribedLater,
+    /// The subscription gets nothing yet: its endpoint has not consented.
+    NotActive(Provisioning),
     /// The filter that decided is forgotten, or the event is and attempts of its time are.
     Unknown,
 }
@@ -206,10 +209,12 @@ pub struct DeliveryStanding {
     pub subscription: SubscriptionId,
     /// Its name.
     pub name: String,
-    /// When it was made.
-    pub created: Timestamp,
     /// The filter in force at the event; `None` if there was none, or if it is forgotten.
     pub filter: Option<FilterSpec>,
+    /// No filter is forgotten: without one there was none in force.
+    pub knows_filters: bool,
+    /// How far the handshake with its endpoint has come; `None` if it gets events.
+    pub inactive: Option<Provisioning>,
     /// The limits in force now.
     pub policy: RetryPolicy,
     /// Where.

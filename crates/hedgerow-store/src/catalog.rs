@@ -395,7 +395,8 @@ impl Catalog {
     /// Forgets the filters that decide about no event from `cursor` on.
     pub fn forget_filters_before(&mut self, id: SubscriptionId, cursor: u64) {
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
-            let decided = &subscription.filters[1..];
+            // There is none before its endpoint has consented.
+            let decided = subscription.filters.get(1..).unwrap_or_default();
             let count = decided.partition_point(|version| version.from_seq <= cursor);
             let former = subscription.filters.drain(..count);
             subscription.former_filters.extend(former);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::Subscription;
+use hedgerow_store::catalog::{FORMER_FILTERS_MAX, Subscription};
 use hedgerow_store::record::{IN_FLIGHT, Owed};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
@@ -60,8 +60,9 @@ impl Engine {
             Ok(DeliveryStanding {
                 subscription: found.id,
                 name: found.name.as_str().to_owned(),
-                created: found.created,
                 filter: found.filter_at(position.seq).cloned(),
+                knows_filters: found.former_filters.len() < FORMER_FILTERS_MAX,
+                inactive: (!found.is_active()).then(|| found.newest_provisioning()),
                 policy: found.spec.retry_policy,
                 place,
             })

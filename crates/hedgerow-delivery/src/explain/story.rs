@@ -171,8 +171,11 @@ impl Known {
         if is_open || !attempts.is_empty() {
             return Verdict::Matched;
         }
+        if let Some(provisioning) = standing.inactive {
+            return Verdict::NotActive(provisioning);
+        }
         let Some(filter) = &standing.filter else {
-            return if published <= standing.created {
+            return if standing.knows_filters {
                 Verdict::SubscribedLater
             } else {
                 Verdict::Unknown

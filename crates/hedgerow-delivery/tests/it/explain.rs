@@ -9,12 +9,13 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::explain::{
     DeliveryState, DeliveryStory, EventStory, ExplainQuery, Explanation, Verdict,
 };
+use hedgerow_store::catalog::Provisioning;
 use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::history::{History, HistoryOptions};
 use hedgerow_store::record::DropReason;
 use serde_json::json;
 
-use crate::world::{Meet, START_MS, World, settings};
+use crate::world::{Greet, Meet, START_MS, World, settings};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(START_MS).plus(Duration::from_secs(seconds))
@@ -97,6 +98,45 @@ async fn an_event_that_nobody_wants_names_the_clause_of_each_filter() {
     assert_eq!((event.published, event.position.seq), (published, 1));
     assert_eq!(event.topic_name.as_deref(), Some("orders"));
     assert!(event.stored.is_some());
+}
+
+/// ED-085, ED-152: a subscription whose endpoint has not consented gets nothing, and then what comes from its success on.
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_awaits_its_handshake_says_so() {
+    let options = HistoryOptions {
+        disk_reserve_bytes: 0,
+        ..HistoryOptions::default()
+    };
+    let clock = || Timestamp::from_millis(START_MS);
+    let history = History::start(FaultyDisk::new(1).mount(), options, Arc::new(clock));
+    let mut settings = settings();
+    settings.validation.is_enabled = true;
+    let world = World::with_history(settings, Some(history.handle()), |_, _| Meet::status(200));
+    world.greet(|asked, _| Greet::Answer {
+        status: 200,
+        headers: Vec::new(),
+        body: format!("{{\"validationResponse\":\"{}\"}}", asked.code()),
+        after: Duration::from_secs(20),
+    });
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["early"]).await;
+    world.sleep_until(Duration::from_secs(10)).await;
+    let event = only_event(&world, "early").await;
+    assert_eq!(
+        of(&event, "the-sub").verdict,
+        Verdict::NotActive(Provisioning::Creating)
+    );
+    world.sleep_until(Duration::from_secs(25)).await;
+    let event = only_event(&world, "early").await;
+    assert_eq!(of(&event, "the-sub").verdict, Verdict::SubscribedLater);
+    world.publish(topic, &["after"]).await;
+    world.settle().await;
+    let event = only_event(&world, "after").await;
+    assert_eq!(of(&event, "the-sub").verdict, Verdict::Matched);
 }
 
 /// ED-085: the filter in force at the event's position decides, whenever it is asked; also once the event is long past.

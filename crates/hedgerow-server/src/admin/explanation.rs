@@ -64,7 +64,7 @@ fn delivery(delivery: &DeliveryStory) -> Value {
     let (matched, clause) = match delivery.verdict {
         Verdict::Matched => (Some(true), None),
         Verdict::NotMatched(clause) => (Some(false), clause),
-        Verdict::SubscribedLater => (Some(false), None),
+        Verdict::SubscribedLater | Verdict::NotActive(_) => (Some(false), None),
         Verdict::Unknown => (None, None),
     };
     let attempts: Vec<Value> = delivery.attempts.iter().map(events::shown).collect();
@@ -142,8 +142,12 @@ fn sentence(delivery: &DeliveryStory) -> String {
                 .to_owned();
         }
         Verdict::SubscribedLater => {
-            return "not matched: the event was published before the subscription was there"
+            return "not matched: the event was published before the subscription was in force"
                 .to_owned();
+        }
+        Verdict::NotActive(provisioning) => {
+            let provisioning = provisioning.as_str();
+            return format!("not matched: the subscription gets nothing yet, it is {provisioning}");
         }
         Verdict::Unknown => {
             return "not known: the log has forgotten the event, or its filter of that time is forgotten".to_owned();
