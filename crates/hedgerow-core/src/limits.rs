@@ -52,6 +52,11 @@ pub const SPEC_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of an endpoint's URL, so that the request line stays under the 8 KiB that common servers accept.
 pub const ENDPOINT_URL_BYTES_MAX: usize = 4_096;
 
+/// Bytes of the certificates that a subscription adds to the trusted ones, in PEM.
+pub const EXTRA_CA_BYTES_MAX: usize = 64 * 1024;
+/// How many they may be: a private authority has a few.
+pub const EXTRA_CA_CERTIFICATES_MAX: usize = 16;
+
 /// Entries of `includedEventTypes`: each published event is compared with them.
 pub const INCLUDED_EVENT_TYPES_MAX: usize = 1_000;
 

@@ -16,6 +16,7 @@ mod filter;
 mod input_mapping;
 mod subscription;
 mod topic;
+mod webhook_tls;
 
 use serde_json::Value;
 
@@ -26,6 +27,7 @@ pub use filter::FilterSpec;
 pub use input_mapping::{InputSchemaMapping, MappedField, SourceField};
 pub use subscription::{Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
+pub use webhook_tls::{TlsVersion, WebhookTls};
 
 use crate::limits;
 

@@ -9,9 +9,11 @@ use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
-use hedgerow_core::spec::{DeadLetterDestination, DeliverySchema, Destination, EndpointUrl};
+use hedgerow_core::spec::{
+    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, WebhookTls,
+};
 use hedgerow_core::validation::start_interval;
-use hedgerow_io::http::Target;
+use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic};
 
 /// What an attempt needs of its subscription.
@@ -19,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) topic_name: String,
     pub(crate) subscription_name: String,
     pub(crate) target: Target,
+    /// The endpoint key of the target.
+    pub(crate) endpoint: Target,
     /// Path and query of the endpoint, sent unchanged (ED-121).
     pub(crate) path_and_query: PathAndQuery,
     pub(crate) kind: DestinationKind,
@@ -51,8 +55,8 @@ impl Plan {
             subscription: subscription.name.as_str().to_owned(),
             reason,
         };
-        let Destination::WebHook { endpoint_url } = &subscription.spec.destination;
-        let (target, path_and_query) = endpoint(endpoint_url).map_err(refused)?;
+        let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination;
+        let (target, path_and_query) = endpoint(endpoint_url, tls).map_err(refused)?;
         let filters = subscription
             .filters
             .iter()
@@ -61,6 +65,7 @@ impl Plan {
         Ok(Self {
             topic_name: topic.name.as_str().to_owned(),
             subscription_name: subscription.name.as_str().to_owned(),
+            endpoint: target.endpoint(),
             target,
             path_and_query,
             kind: subscription.spec.destination.kind(),
@@ -92,12 +97,24 @@ impl Plan {
 }
 
 /// Where requests to an endpoint go: who is connected to, and what is asked for there.
-pub(crate) fn endpoint(endpoint_url: &EndpointUrl) -> Result<(Target, PathAndQuery), String> {
+pub(crate) fn endpoint(
+    endpoint_url: &EndpointUrl,
+    tls: &WebhookTls,
+) -> Result<(Target, PathAndQuery), String> {
     let url = url::Url::parse(endpoint_url.as_str()).map_err(|error| error.to_string())?;
     let target = Target::from_url(&url).map_err(|error| error.to_string())?;
     let path_and_query =
         path_and_query(endpoint_url.as_str(), &url).map_err(|error| error.to_string())?;
-    Ok((target, path_and_query))
+    Ok((target.with_tls(tls_demands(tls)?), path_and_query))
+}
+
+/// What a subscription asks of TLS; the reason if its certificates are none.
+pub(crate) fn tls_demands(tls: &WebhookTls) -> Result<TlsDemands, String> {
+    let extra_roots = tls.extra_ca_certificates.as_deref();
+    Ok(TlsDemands {
+        version_min: tls.version_min,
+        extra_roots: extra_roots.map(ExtraRoots::from_pem).transpose()?,
+    })
 }
 
 /// Path and query as they were declared (ED-121). Only characters that no request line can carry are escaped, as `url` does.

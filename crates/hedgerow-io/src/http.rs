@@ -19,6 +19,7 @@ mod pool;
 mod resolve;
 pub mod scripted;
 pub mod target;
+pub mod trust;
 
 pub use address::{AddressGuard, Denied, Rule, UrlDenied};
 pub use answer::{Answer, AnswerBody, BodyError, Excerpt};
@@ -30,3 +31,4 @@ pub use objects::ObjectHttp;
 pub use options::ClientOptions;
 pub use pool::Connections;
 pub use target::{Scheme, Target, TargetError};
+pub use trust::{ExtraRoots, TlsDemands};

@@ -59,6 +59,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const REGENERATE_KEY: &str = "/api/v1/topics/{topic}/regenerateKey";
     const SUBSCRIPTIONS: &str = "/api/v1/topics/{topic}/eventSubscriptions";
     const SUBSCRIPTION: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}";
+    const FULL_URL: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/getFullUrl";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
@@ -85,6 +86,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
             subscriptions::patch,
         )
         .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
+        .add(post(FULL_URL), (Admin, Topic), subscriptions::full_url)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

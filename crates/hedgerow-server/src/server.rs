@@ -289,7 +289,7 @@ impl Server {
 fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<AddressGuard>) {
     let connector = GuardedConnector::new(ConnectorOptions {
         allow_networks: config.allow_networks.clone(),
-        extra_roots: Vec::new(),
+        ..ConnectorOptions::default()
     });
     let guard = Arc::new(connector.guard().clone());
     let connections_max = descriptors.outbound_max(config.client.connections_max);

@@ -51,7 +51,13 @@ enum Action {
         settings: Settings,
     },
     /// Shows a subscription and how it is doing.
-    Show(Place),
+    Show {
+        #[command(flatten)]
+        place: Place,
+        /// Shows the whole URL of the endpoint too. Its query is a secret.
+        #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "false", default_missing_value = "true")]
+        include_full_endpoint_url: bool,
+    },
     /// Lists the subscriptions of a topic.
     List(Source),
     /// Deletes a subscription and everything owed to it.
@@ -147,7 +153,11 @@ const LIST: [Column; 10] = [
     ("NEXT DUE", "/status/nextDue"),
 ];
 
-const ONE: [Column; 30] = [
+/// Shown only if it was asked for, behind the endpoint.
+const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
+const FULL_ENDPOINT_AT: usize = 5;
+
+const ONE: [Column; 31] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -158,6 +168,10 @@ const ONE: [Column; 30] = [
     (
         "update's endpoint",
         "/update/destination/properties/endpointBaseUrl",
+    ),
+    (
+        "minimum TLS version",
+        "/destination/properties/minimumTlsVersionAllowed",
     ),
     ("delivery schema", "/eventDeliverySchema"),
     ("included event types", "/filter/includedEventTypes"),
@@ -222,10 +236,20 @@ impl EventSubscriptionCommand {
                 }
                 declare(&client, Method::PATCH, &place, &body, format).await
             }
-            Action::Show(place) => {
-                let reply = client.admin(Method::GET, &place.path(), None).await?;
-                output::one(&reply.body, &ONE, format);
-                if let Some(advice) = advice(&reply.body) {
+            Action::Show {
+                place,
+                include_full_endpoint_url,
+            } => {
+                let mut shown = client.admin(Method::GET, &place.path(), None).await?.body;
+                let mut columns = ONE.to_vec();
+                if include_full_endpoint_url {
+                    columns.insert(FULL_ENDPOINT_AT, FULL_ENDPOINT);
+                    let path = format!("{}/getFullUrl", place.path());
+                    let full = client.admin(Method::POST, &path, None).await?.body;
+                    shown["destination"]["properties"]["endpointUrl"] = full["endpointUrl"].clone();
+                }
+                output::one(&shown, &columns, format);
+                if let Some(advice) = advice(&shown) {
                     output::error_line(&advice);
                 }
                 Ok(())

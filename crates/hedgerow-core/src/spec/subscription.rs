@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
-use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning};
+use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning, WebhookTls};
 use crate::dead_letter::DeadLetterSettings;
 use crate::limits;
 use crate::outcome::{DestinationKind, Overrides};
@@ -45,6 +45,8 @@ pub enum Destination {
     WebHook {
         /// Its URL.
         endpoint_url: EndpointUrl,
+        /// What is asked of TLS with it.
+        tls: WebhookTls,
     },
 }
 
@@ -65,7 +67,10 @@ impl SubscriptionSpec {
     #[must_use]
     pub fn webhook(endpoint_url: EndpointUrl) -> Self {
         Self {
-            destination: Destination::WebHook { endpoint_url },
+            destination: Destination::WebHook {
+                endpoint_url,
+                tls: WebhookTls::default(),
+            },
             filter: FilterSpec::default(),
             retry_policy: RetryPolicy::default(),
             overrides: Overrides::default(),
@@ -117,18 +122,22 @@ impl SubscriptionSpec {
     /// The subscription with every default written out, secrets included: for the catalog.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Destination::WebHook { endpoint_url } = &self.destination;
-        self.json_with(&json!({ "endpointUrl": endpoint_url.as_str() }))
+        let Destination::WebHook { endpoint_url, .. } = &self.destination;
+        self.json_with("endpointUrl", endpoint_url.as_str())
     }
 
     /// The same for everybody's eyes: `endpointBaseUrl` in place of `endpointUrl` (ED-121).
     #[must_use]
     pub fn to_public_json(&self) -> Value {
-        let Destination::WebHook { endpoint_url } = &self.destination;
-        self.json_with(&json!({ "endpointBaseUrl": endpoint_url.base() }))
+        let Destination::WebHook { endpoint_url, .. } = &self.destination;
+        self.json_with("endpointBaseUrl", endpoint_url.base())
     }
 
-    fn json_with(&self, properties: &Value) -> Value {
+    fn json_with(&self, url_member: &str, url: &str) -> Value {
+        let Destination::WebHook { tls, .. } = &self.destination;
+        let mut properties = Map::new();
+        properties.insert(url_member.to_owned(), json!(url));
+        tls.add_to(&mut properties);
         json!({
             "destination": { "endpointType": "WebHook", "properties": properties },
             "filter": self.filter.to_json(),
@@ -182,16 +191,16 @@ fn check_destination(mut fields: Fields<'_>) -> Result<Destination, SpecError> {
     };
     let endpoint_url =
         EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
+    let tls = WebhookTls::check(&mut properties)?;
     properties.refuse(&[
         "maxEventsPerBatch",
         "preferredBatchSizeInKilobytes",
         "deliveryAttributeMappings",
         "azureActiveDirectoryTenantId",
         "azureActiveDirectoryApplicationIdOrUri",
-        "minimumTlsVersionAllowed",
     ])?;
     properties.finish()?;
-    Ok(Destination::WebHook { endpoint_url })
+    Ok(Destination::WebHook { endpoint_url, tls })
 }
 
 fn check_retry_policy(

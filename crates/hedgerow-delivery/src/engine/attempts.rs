@@ -39,7 +39,7 @@ impl Engine {
         let may_start = may_start && self.phase == Phase::Running && runner.not_before <= now;
         if !runner.is_queued && may_start && runner.has_next(now) {
             runner.is_queued = true;
-            self.endpoints.queue(&runner.plan.target, id);
+            self.endpoints.queue(&runner.plan.endpoint, id);
         }
     }
 

@@ -17,6 +17,7 @@ use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 use super::Engine;
 use super::validations::Conclusion;
 use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
+use crate::plan::tls_demands;
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -300,11 +301,13 @@ impl Engine {
 
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
     fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
-        let Destination::WebHook { endpoint_url } = &spec.destination;
-        let refused = |message: String| {
-            let field = "destination.properties.endpointUrl".to_owned();
+        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
+        let refused_at = |member: &str, message: String| {
+            let field = format!("destination.properties.{member}");
             CommandError::Invalid(SpecError { field, message })
         };
+        let refused = |message| refused_at("endpointUrl", message);
+        tls_demands(tls).map_err(|message| refused_at("extraCaCertificates", message))?;
         let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
         self.guard
             .judge_url(&url)

@@ -179,7 +179,7 @@ impl Engine {
         }
         runner.end_all_late();
         self.letter_writes.note_problem(id, None);
-        self.endpoints.leave(&runner.plan.target, id);
+        self.endpoints.leave(&runner.plan.endpoint, id);
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
             reader.subscriptions.remove(&id);
             reader.behind.remove(&id);
@@ -201,7 +201,7 @@ impl Engine {
         let former = std::mem::replace(&mut runner.plan, Arc::clone(&plan));
         if !former.is_same_endpoint(&plan) {
             runner.is_queued = false;
-            self.endpoints.leave(&former.target, id);
+            self.endpoints.leave(&former.endpoint, id);
             self.abort_flights(id, Outcome::Canceled)?;
         }
         self.queue_if_ready(id);

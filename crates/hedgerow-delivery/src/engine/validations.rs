@@ -83,7 +83,7 @@ impl Validations {
 
     /// Whether an endpoint has to consent before it gets anything.
     fn is_needed_for(&self, spec: &SubscriptionSpec) -> bool {
-        let Destination::WebHook { endpoint_url } = &spec.destination;
+        let Destination::WebHook { endpoint_url, .. } = &spec.destination;
         let host = url::Url::parse(endpoint_url.as_str())
             .ok()
             .and_then(|url| url.host_str().map(str::to_owned));
@@ -212,8 +212,8 @@ impl Engine {
         }
         let token = validation.token.clone();
         let spec = newest(subscription);
-        let Destination::WebHook { endpoint_url } = &spec.destination;
-        let Ok((target, path_and_query)) = endpoint(endpoint_url) else {
+        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
+        let Ok((target, path_and_query)) = endpoint(endpoint_url, tls) else {
             // It was judged when it was declared; the rules became stricter since.
             tracing::error!(subscription = %subscription.name, "the endpoint cannot be used; update it");
             return;

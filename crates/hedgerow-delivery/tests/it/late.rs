@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use hedgerow_core::event::{Data, Event};
+use hedgerow_core::outcome::Outcome;
 use serde_json::json;
 
-use crate::world::{Meet, World, settings};
+use crate::world::{Meet, World, event, settings};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -48,6 +50,43 @@ async fn both_ends_of_the_window_are_in_time() {
         assert_eq!(at, expected, "{what}");
         world.assert_balanced("orders", "the-sub").await;
     }
+}
+
+/// ED-127, ED-178: a receiver that never reads is a timeout like silence, however much of the request is unsent, and its
+/// attempt is not made again by itself.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_never_reads_times_out() {
+    let world = World::new(|_, _| Meet::NeverReads);
+    let topic = world.topic("orders").await;
+    let declared = json!({"retryPolicy": {"maxDeliveryAttempts": 2}});
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    let event = Event {
+        data: Data::Json(format!("\"{}\"", "x".repeat(1 << 20)).into()),
+        ..event("e1")
+    };
+    let published = world.begun.elapsed();
+    world.publish_event(topic, &event).await;
+    world
+        .sleep_until(published + seconds(30) - Duration::from_millis(1))
+        .await;
+    assert_eq!(world.info("orders", "the-sub").await.in_flight, 1);
+    world.sleep_until(published + seconds(31)).await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.in_flight, info.pending), (0, 1));
+    world.sleep_until(published + seconds(1_000)).await;
+    let at: Vec<_> = world
+        .refused()
+        .iter()
+        .map(|at| (*at - published).as_secs())
+        .collect();
+    assert_eq!(at, [0, 60]);
+    let records = world.terminal_records().await;
+    let outcome = records[0].progress.map(|progress| progress.last_outcome);
+    assert_eq!(outcome, Some(Outcome::TimedOut));
+    world.assert_balanced("orders", "the-sub").await;
 }
 
 /// ED-178: a success after the window is nothing.

@@ -57,6 +57,8 @@ pub enum Meet {
     NoName,
     /// Nobody listens.
     Refused,
+    /// Accepts the connection and reads nothing of the request.
+    NeverReads,
 }
 
 impl Meet {
@@ -674,6 +676,18 @@ fn network(receiver: Receiver) -> ScriptedNetwork {
             } else {
                 ConnectError::Connect(error)
             });
+        }
+        if meet == Meet::NeverReads {
+            receiver
+                .refused
+                .lock()
+                .unwrap()
+                .push(receiver.begun.elapsed());
+            tokio::spawn(async move {
+                let _open = stream;
+                std::future::pending::<()>().await;
+            });
+            return Ok(());
         }
         let receiver = receiver.clone();
         let host = target.host().to_string();

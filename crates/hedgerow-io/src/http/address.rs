@@ -106,7 +106,7 @@ pub enum Rule {
     SixToFour,
     /// `2001::/32`.
     Teredo,
-    /// Plain http to an address that is not allow-listed (ED-120).
+    /// Plain http to an address that everybody can reach, or that is not allow-listed (ED-120).
     PlainHttp,
 }
 
@@ -148,22 +148,20 @@ impl AddressGuard {
         if self.is_allow_listed(address) {
             return Ok(());
         }
-        let rule = match address {
-            IpAddr::V4(v4) => rule_of_v4(v4),
-            // What it carries says more about it than its wrapping, so that comes first.
-            IpAddr::V6(v6) => carried(v6).find_map(rule_of_v4).or_else(|| rule_of_v6(v6)),
-        };
-        rule.map_or(Ok(()), denied)
+        rule_of(address).map_or(Ok(()), denied)
     }
 
-    /// Whether we may send to `address` with `scheme`: plain http goes to allow-listed networks only (ED-120).
+    /// Whether we may send to `address` with `scheme`. Plain http goes to loopback and private addresses only, and only if
+    /// they are allow-listed (ED-120): an allow-listed network that everybody can reach is sent to over https alone.
     pub fn judge_with_scheme(&self, scheme: Scheme, address: IpAddr) -> Result<(), Denied> {
         self.judge(address)?;
         match scheme {
-            Scheme::Http if !self.is_allow_listed(address) => Err(Denied {
-                address,
-                rule: Rule::PlainHttp,
-            }),
+            Scheme::Http if !self.is_allow_listed(address) || rule_of(address).is_none() => {
+                Err(Denied {
+                    address,
+                    rule: Rule::PlainHttp,
+                })
+            }
             Scheme::Http | Scheme::Https => Ok(()),
         }
     }
@@ -219,6 +217,15 @@ fn is_metadata(address: IpAddr) -> bool {
         IpAddr::V6(v6) => {
             METADATA_V6.contains(&v6) || carried(v6).any(|v4| METADATA_V4.contains(&v4))
         }
+    }
+}
+
+/// What denies an address if nothing allows it; `None`: everybody can reach it.
+fn rule_of(address: IpAddr) -> Option<Rule> {
+    match address {
+        IpAddr::V4(v4) => rule_of_v4(v4),
+        // What it carries says more about it than its wrapping, so that comes first.
+        IpAddr::V6(v6) => carried(v6).find_map(rule_of_v4).or_else(|| rule_of_v6(v6)),
     }
 }
 
@@ -329,7 +336,9 @@ impl Rule {
     const fn advice(self) -> &'static str {
         match self {
             Self::Metadata => "",
-            Self::PlainHttp => "; use https, or list its network in delivery.allow_networks",
+            Self::PlainHttp => {
+                "; use https (plain http goes to loopback and private addresses that delivery.allow_networks lists)"
+            }
             _ => "; list its network in delivery.allow_networks if deliveries may go there",
         }
     }

@@ -4,17 +4,15 @@
 //! name that also leads into a private network is not to be trusted. The address that a socket is in fact connected to is
 //! judged once more. No proxy is taken from the environment (design D11).
 //!
-//! TLS 1.2 and 1.3, verified against the system's trusted roots (ED-123, ED-124).
+//! TLS 1.2 and 1.3, verified against the system's trusted roots and those of the target (ED-123, ED-124).
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use url::Host;
 
 use super::address::{AddressGuard, Denied, is_localhost};
@@ -22,6 +20,7 @@ use super::connect::{Connect, ConnectError, Connecting, Connection};
 use super::network::Network;
 use super::resolve::Resolver;
 use super::target::{Scheme, Target};
+use super::trust::Encryption;
 
 /// How long one address may take when there is another one to try. The last one has as long as the caller gives it.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
@@ -35,14 +34,16 @@ pub struct ConnectorOptions {
     pub allow_networks: Vec<Network>,
     /// Certificates that are trusted as roots besides the system's.
     pub extra_roots: Vec<CertificateDer<'static>>,
+    /// Names with their addresses, in lower case: they are not looked up. Their addresses are judged like any.
+    pub hosts: HashMap<String, Vec<IpAddr>>,
 }
 
 /// Opens TCP and TLS connections to addresses it has judged.
 pub struct GuardedConnector {
     guard: AddressGuard,
     resolver: Resolver,
-    /// `None` when there is no root that a certificate could chain to.
-    tls: Option<TlsConnector>,
+    hosts: HashMap<String, Vec<IpAddr>>,
+    encryption: Encryption,
 }
 
 impl std::fmt::Debug for GuardedConnector {
@@ -60,7 +61,8 @@ impl GuardedConnector {
         Self {
             guard: AddressGuard::new(options.allow_networks),
             resolver: Resolver::new(),
-            tls: tls_connector(options.extra_roots),
+            hosts: options.hosts,
+            encryption: Encryption::new(options.extra_roots),
         }
     }
 
@@ -97,6 +99,9 @@ impl GuardedConnector {
                 .into_iter()
                 .map(at_port)
                 .collect(),
+            Host::Domain(name) if self.hosts.contains_key(name) => {
+                self.hosts[name].iter().copied().map(at_port).collect()
+            }
             Host::Domain(name) => self
                 .resolver
                 .resolve(name, port)
@@ -112,7 +117,7 @@ impl GuardedConnector {
         target: &Target,
         stream: TcpStream,
     ) -> Result<Connection, ConnectError> {
-        let connector = self.tls.as_ref().ok_or_else(|| {
+        let connector = self.encryption.connector(target.tls()).ok_or_else(|| {
             ConnectError::Tls(
                 "there are no trusted root certificates; install the system's, such as the package \
                  ca-certificates, and start again"
@@ -169,33 +174,6 @@ fn server_name(
             ServerName::try_from(name.strip_suffix('.').unwrap_or(name).to_owned())
         }
     }
-}
-
-fn tls_connector(extra_roots: Vec<CertificateDer<'static>>) -> Option<TlsConnector> {
-    let system = rustls_native_certs::load_native_certs();
-    if !system.errors.is_empty() {
-        tracing::warn!(
-            errors = system.errors.len(),
-            first = %system.errors[0],
-            "some of the system's trusted root certificates cannot be read"
-        );
-    }
-    let mut roots = RootCertStore::empty();
-    // Systems carry roots that no verifier of today can use; those are passed over, as everybody does.
-    roots.add_parsable_certificates(system.certs);
-    roots.add_parsable_certificates(extra_roots);
-    if roots.is_empty() {
-        tracing::warn!("there are no trusted root certificates: deliveries over https will fail");
-        return None;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Some(TlsConnector::from(Arc::new(config)))
 }
 
 #[cfg(test)]

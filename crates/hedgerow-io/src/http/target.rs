@@ -1,11 +1,13 @@
 //! Where a request goes: scheme, host and port, parsed from a URL once.
 //!
-//! Two URLs have the same target exactly when they may share connections and concurrency credits; path and query do not
-//! matter. Whether the host may be connected to is judged in [`address`](super::address).
+//! Two URLs have the same target exactly when they may share connections; path and query do not matter. What is asked of TLS
+//! does, but not for concurrency credits: see [`Target::endpoint`]. Whether the host may be connected to is judged in [`address`](super::address).
 
 use std::fmt;
 
 use url::{Host, Url};
+
+use super::trust::TlsDemands;
 
 /// How requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,12 +18,13 @@ pub enum Scheme {
     Https,
 }
 
-/// The endpoint key: scheme, host and port.
+/// Scheme, host and port, and what is asked of TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     scheme: Scheme,
     host: Host<String>,
     port: u16,
+    tls: TlsDemands,
 }
 
 /// Why nothing can be sent to a URL.
@@ -50,7 +53,32 @@ impl Target {
             scheme,
             host,
             port: port.ok_or(TargetError::Host)?,
+            tls: TlsDemands::default(),
         })
+    }
+
+    /// The same with these demands; without TLS they mean nothing.
+    #[must_use]
+    pub fn with_tls(mut self, tls: TlsDemands) -> Self {
+        if self.scheme == Scheme::Https {
+            self.tls = tls;
+        }
+        self
+    }
+
+    /// The endpoint key: the same for all that lead to one scheme, host and port.
+    #[must_use]
+    pub fn endpoint(&self) -> Self {
+        Self {
+            tls: TlsDemands::default(),
+            ..self.clone()
+        }
+    }
+
+    /// What is asked of TLS.
+    #[must_use]
+    pub const fn tls(&self) -> &TlsDemands {
+        &self.tls
     }
 
     /// How requests are sent.

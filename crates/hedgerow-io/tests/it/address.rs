@@ -226,7 +226,9 @@ fn plain_http_goes_to_allow_listed_networks_only() {
         (&["127.0.0.0/8"], "http://127.0.0.1:9/", None),
         (&["127.0.0.0/8"], "http://localhost:9/", None),
         (&["127.0.0.0/8"], "http://example.com/", None), // judged when it is resolved
-        (&["8.8.8.0/24"], "http://8.8.8.8/", None),
+        (&["8.8.8.0/24"], "http://8.8.8.8/", Some("plain-http")), // not private, whoever lists it
+        (&["8.8.8.0/24"], "https://8.8.8.8/", None),
+        (&["10.0.0.0/8"], "http://10.1.2.3/", None),
         (&[], "https://8.8.8.8/", None),
         (&[], "ftp://8.8.8.8/", Some("unsupported-url")),
     ];

@@ -1,14 +1,20 @@
 //! The guarded connector on real sockets: what it refuses gets no TCP connection, and what TLS cannot verify no request.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use hedgerow_core::spec::TlsVersion;
 use hedgerow_io::http::{
-    Client, ClientOptions, ConnectorOptions, GuardedConnector, Rule, SendError, Target,
+    Client, ClientOptions, ConnectorOptions, ExtraRoots, GuardedConnector, Rule, SendError, Target,
+    TlsDemands,
 };
 use http::StatusCode;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio_rustls::TlsAcceptor;
@@ -125,6 +131,17 @@ async fn a_port_where_nobody_listens_is_a_connect_error() {
 
 /// An authority of this test's own, and a TLS server with a certificate from it for `name`.
 async fn tls_server(name: &str) -> (Server, CertificateDer<'static>) {
+    let (server, root) = tls_server_speaking(name, rustls::ALL_VERSIONS).await;
+    (server, root.der().clone())
+}
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+/// The same with these versions of TLS only, and the whole authority.
+async fn tls_server_speaking(
+    name: &str,
+    versions: &'static [&'static SupportedProtocolVersion],
+) -> (Server, Authority) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -135,7 +152,7 @@ async fn tls_server(name: &str) -> (Server, CertificateDer<'static>) {
         .unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(
@@ -156,14 +173,14 @@ async fn tls_server(name: &str) -> (Server, CertificateDer<'static>) {
         }
     })
     .await;
-    let root = authority.der().clone();
-    (server, root)
+    (server, authority)
 }
 
 fn client_trusting(extra_roots: Vec<CertificateDer<'static>>) -> Client {
     let options = ConnectorOptions {
         allow_networks: vec!["127.0.0.0/8".parse().unwrap()],
         extra_roots,
+        ..ConnectorOptions::default()
     };
     Client::new(
         Arc::new(GuardedConnector::new(options)),
@@ -236,4 +253,146 @@ async fn a_server_without_tls_is_a_tls_error() {
             .unwrap_err();
         assert!(matches!(error, SendError::Tls(_)), "{error:?}");
     }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n")
+}
+
+/// ED-124: a target brings roots of its own, which hold for it alone, also while connections are kept.
+#[tokio::test]
+async fn extra_roots_hold_for_their_target_only() {
+    let (server, authority) = tls_server_speaking("localhost", rustls::ALL_VERSIONS).await;
+    let client = client_trusting(Vec::new());
+    let demands = TlsDemands {
+        extra_roots: Some(ExtraRoots::from_pem(&pem("CERTIFICATE", authority.der())).unwrap()),
+        ..TlsDemands::default()
+    };
+    let trusting = https(&server, "localhost").with_tls(demands.clone());
+    for _ in 0..2 {
+        let answer = client.send(&trusting, request("[]")).await.unwrap();
+        answer.body.finish().await;
+        let error = client
+            .send(&https(&server, "localhost"), request("[]"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, SendError::Tls(_)), "{error:?}");
+    }
+    assert_eq!(
+        server.accepted(),
+        1 + 2,
+        "the kept connection was used again"
+    );
+    let again = TlsDemands {
+        extra_roots: Some(ExtraRoots::from_pem(&pem("CERTIFICATE", authority.der())).unwrap()),
+        ..demands
+    };
+    assert_eq!(trusting.clone().with_tls(again), trusting);
+    assert_eq!(trusting.endpoint(), https(&server, "localhost"));
+    assert_ne!(trusting, trusting.endpoint());
+}
+
+/// ED-124.
+#[test]
+fn what_are_no_certificates_is_refused() {
+    let key = KeyPair::generate().unwrap();
+    let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let rows = [
+        (String::new(), "must be certificates in PEM"),
+        ("hello".to_owned(), "must be certificates in PEM"),
+        (
+            pem("PRIVATE KEY", &key.serialize_der()),
+            "must be certificates in PEM",
+        ),
+        (garbage.to_owned(), "certificate 1 cannot be used"),
+        (garbage.replace("AAAA", "!"), "must be PEM"),
+    ];
+    for (pem, expected) in rows {
+        let message = ExtraRoots::from_pem(&pem).unwrap_err();
+        assert!(message.starts_with(expected), "{pem:?}: {message}");
+    }
+    let certificate = CertificateParams::default().self_signed(&key).unwrap();
+    let many = pem("CERTIFICATE", certificate.der()).repeat(17);
+    let message = ExtraRoots::from_pem(&many).unwrap_err();
+    assert_eq!(message, "must not be more than 16 certificates");
+    ExtraRoots::from_pem(&pem("CERTIFICATE", certificate.der()).repeat(16)).unwrap();
+}
+
+/// ED-123.
+#[tokio::test]
+async fn older_versions_of_tls_are_not_spoken() {
+    static OLD: &[&SupportedProtocolVersion] = &[&TLS12];
+    static NEW: &[&SupportedProtocolVersion] = &[&TLS13];
+    let rows = [
+        (OLD, TlsVersion::V1_2, true),
+        (NEW, TlsVersion::V1_2, true),
+        (OLD, TlsVersion::V1_3, false),
+        (rustls::ALL_VERSIONS, TlsVersion::V1_3, true),
+    ];
+    for (spoken, version_min, is_accepted) in rows {
+        let (server, authority) = tls_server_speaking("localhost", spoken).await;
+        let client = client_trusting(vec![authority.der().clone()]);
+        let demands = TlsDemands {
+            version_min,
+            extra_roots: None,
+        };
+        let target = https(&server, "localhost").with_tls(demands);
+        let sent = client.send(&target, request("[]")).await;
+        assert_eq!(sent.is_ok(), is_accepted, "{version_min:?}");
+        if let Err(error) = sent {
+            assert!(matches!(error, SendError::Tls(_)), "{error:?}");
+        }
+    }
+}
+
+/// FC-15: a name is judged by every address it resolves to, and none of them gets a connection.
+#[tokio::test]
+async fn a_name_that_resolves_into_a_private_network_is_denied() {
+    let server = answering().await;
+    let address = |text: &str| text.parse::<IpAddr>().unwrap();
+    let rows: [(&str, &[&str], Option<Rule>); 5] = [
+        ("open.example", &["127.0.0.1"], None),
+        ("inside.example", &["10.0.0.1"], Some(Rule::Private)),
+        (
+            "both.example",
+            &["127.0.0.1", "10.0.0.1"],
+            Some(Rule::Private),
+        ),
+        ("cloud.example", &["169.254.169.254"], Some(Rule::Metadata)),
+        (
+            "wrapped.example",
+            &["::ffff:169.254.169.254"],
+            Some(Rule::Metadata),
+        ),
+    ];
+    let hosts: HashMap<_, _> = rows
+        .iter()
+        .map(|(name, addresses, _)| {
+            let addresses: Vec<_> = addresses.iter().map(|text| address(text)).collect();
+            ((*name).to_owned(), addresses)
+        })
+        .collect();
+    let options = ConnectorOptions {
+        allow_networks: vec![
+            "127.0.0.0/8".parse().unwrap(),
+            "169.254.0.0/16".parse().unwrap(),
+        ],
+        hosts,
+        ..ConnectorOptions::default()
+    };
+    let client = Client::new(
+        Arc::new(GuardedConnector::new(options)),
+        ClientOptions::default(),
+    );
+    for (name, _, expected) in rows {
+        let target = target(&format!("http://{name}:{}/", server.address.port()));
+        let rule = match client.send(&target, request("[]")).await {
+            Ok(_) => None,
+            Err(SendError::Denied(denied)) => Some(denied.rule),
+            Err(other) => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(rule, expected, "{name}");
+    }
+    assert_eq!(server.accepted(), 1, "only the open one");
 }

@@ -64,7 +64,7 @@ pub fn client_allowing(networks: &[&str]) -> Client {
         .collect();
     let options = ConnectorOptions {
         allow_networks,
-        extra_roots: Vec::new(),
+        ..ConnectorOptions::default()
     };
     Client::new(
         Arc::new(GuardedConnector::new(options)),

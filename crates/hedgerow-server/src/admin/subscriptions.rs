@@ -3,7 +3,9 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, Warning};
+use hedgerow_core::spec::{
+    DeadLetterDestination, Destination, SpecError, SubscriptionSpec, Warning,
+};
 use hedgerow_delivery::command::{Command, EngineHandle, SubscriptionInfo};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -174,6 +176,25 @@ pub async fn get(
         })
         .await?;
     Ok(Json(shown(&info)))
+}
+
+/// The whole URL of the endpoint, its query too: the one answer that has it (ED-121).
+pub async fn full_url(
+    State(app): State<SharedApp>,
+    Names((topic, name)): Names<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let (of, subscription) = (topic.clone(), name.clone());
+    let info = app
+        .engine()?
+        .ask(|answer| Command::Subscription {
+            topic,
+            name,
+            answer,
+        })
+        .await?;
+    let Destination::WebHook { endpoint_url, .. } = &info.subscription.spec.destination;
+    tracing::info!(topic = of, subscription, "full URL of an endpoint read");
+    Ok(Json(json!({ "endpointUrl": endpoint_url.as_str() })))
 }
 
 pub async fn delete(

@@ -16,7 +16,7 @@ pub fn check(info: &SubscriptionInfo) -> Result<(), ApiError> {
         return Ok(());
     }
     let newest = subscription.update.as_deref().unwrap_or(&subscription.spec);
-    let Destination::WebHook { endpoint_url } = &newest.destination;
+    let Destination::WebHook { endpoint_url, .. } = &newest.destination;
     let endpoint = endpoint_url.base();
     let reason = refusal(subscription).unwrap_or_default();
     let hint = if subscription.is_active() {

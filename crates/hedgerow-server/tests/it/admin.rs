@@ -148,7 +148,7 @@ async fn subscriptions_are_made_shown_updated_and_deleted() {
     let base = format!("http://{}/hook", receiver.address);
     assert_eq!(
         shown["destination"]["properties"],
-        json!({ "endpointBaseUrl": base })
+        json!({ "endpointBaseUrl": base, "minimumTlsVersionAllowed": "1.2" })
     );
     assert_eq!(shown["filter"]["subjectBeginsWith"], "orders/");
     assert_eq!(shown["retryPolicy"]["eventTimeToLiveInMinutes"], 1440);

@@ -20,6 +20,12 @@ pub(super) struct Settings {
     /// never changes.
     #[arg(long, value_name = "SCHEMA", value_parser = delivery_schema)]
     pub event_delivery_schema: Option<DeliverySchema>,
+    /// The oldest version of TLS that is spoken with the endpoint: 1.2 (by default) or 1.3.
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    pub minimum_tls_version_allowed: Option<String>,
+    /// A file with certificates in PEM that are trusted as roots for the endpoint beside the server's; without a value, none.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = certificates)]
+    pub extra_ca_certificates: Option<Certificates>,
     /// Only events of these types; without a value, of all types.
     #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
     pub included_event_types: Option<Vec<String>>,
@@ -77,6 +83,14 @@ impl Settings {
         let mut body = json!({});
         let webhook = [
             ("endpointUrl", endpoint.map(Value::from)),
+            (
+                "minimumTlsVersionAllowed",
+                self.minimum_tls_version_allowed.map(Value::from),
+            ),
+            (
+                "extraCaCertificates",
+                self.extra_ca_certificates.map(|text| json!(text.0)),
+            ),
             (
                 "maxEventsPerBatch",
                 self.max_events_per_batch.map(Value::from),
@@ -186,6 +200,19 @@ fn dead_letter_destination(endpoint: &str) -> Value {
     } else {
         json!({ "endpointType": "LocalDirectory", "properties": { "path": endpoint } })
     }
+}
+
+/// What a file of certificates says; `None` for none.
+#[derive(Debug, Clone)]
+pub(super) struct Certificates(Option<String>);
+
+fn certificates(path: &str) -> Result<Certificates, String> {
+    if path.is_empty() {
+        return Ok(Certificates(None));
+    }
+    let text = std::fs::read_to_string(path);
+    text.map(|text| Certificates(Some(text)))
+        .map_err(|error| format!("cannot read {path}: {error}"))
 }
 
 /// The schema of that name, however its letters are written, as the vendor's command line takes them.
