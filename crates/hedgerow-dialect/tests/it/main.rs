@@ -5,3 +5,4 @@
 mod dead_letter_record;
 mod encode;
 mod properties;
+mod requests;

@@ -33,12 +33,12 @@ fn encode(event: &Event<'_>, topic_path: &str) -> Vec<u8> {
     )
 }
 
-fn space() -> impl Strategy<Value = &'static str> + Clone {
+pub fn space() -> impl Strategy<Value = &'static str> + Clone {
     prop_oneof![Just(""), Just(" "), Just("\n\t"), Just("\r\n ")]
 }
 
 /// JSON texts as no serializer writes them: odd spacing, escapes, numbers and duplicate names.
-fn any_json() -> impl Strategy<Value = String> {
+pub fn any_json() -> impl Strategy<Value = String> {
     let text = "[a-z\u{e9}\u{1f33f} ]{0,8}".prop_map(|text| format!("\"{text}\""));
     let leaf = prop_oneof![
         "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,4})?",
