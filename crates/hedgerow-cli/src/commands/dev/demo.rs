@@ -4,7 +4,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | `demo` | `demo` | everything | the receiver, whose answer can be switched | arrive |
 //! | `demo-ce`, CloudEvents | `demo-ce` | everything | the receiver | arrive as CloudEvents |
-//! | `demo` | `demo-fails` | the type `Demo.Fails` | a path that always answers 503 | fail, are retried, end as dead letters |
+//! | `demo` | `demo-fails` | the type `Demo.Fails` | a path that always answers 429 | fail, are retried, end as dead letters |
 //!
 //! A second start on the same data directory points the subscriptions at the new receiver, before anything is attempted;
 //! their ids, their other settings and what is owed to them stay.
@@ -100,7 +100,7 @@ pub async fn declare(running: &Running) -> Result<Declared, Failed> {
             name: DEMO_FAILS,
             endpoint: running
                 .receiver
-                .url_with(Answer::status(StatusCode::SERVICE_UNAVAILABLE)),
+                .url_with(Answer::status(StatusCode::TOO_MANY_REQUESTS)),
             first: fails(),
         },
     ];
@@ -118,8 +118,9 @@ pub async fn declare(running: &Running) -> Result<Declared, Failed> {
     })
 }
 
-/// Attempts at 0 s, 30 s and 1 min (503 leaves the slot at 10 s out): the third begins a probation and is the last, and the
-/// event becomes a dead letter soon. All of it in the time that somebody watches.
+/// Attempts at 0 s, 10 s and 30 s: the third begins a probation and is the last, and the event becomes a dead letter soon.
+/// All of it in the time that somebody watches. After 429 no slot is left out, whatever chance adds; after 503, which has a
+/// longer floor, one may be.
 fn fails() -> Value {
     json!({
         "filter": { "includedEventTypes": [FAILING_TYPE] },

@@ -3,14 +3,14 @@
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `POST /answer/WORD` | always the same: a status, or `hang`, `drip`, `redirect`, `close`; its events are remembered |
-//! | `POST` to any other path | the current answer; its events are remembered |
-//! | handshakes, to any path | yes ([`handshake`]) |
+//! | `POST /answer/WORD` | always the same: a status, without `Retry-After`, or `hang`, `drip`, `redirect`, `close` |
+//! | `POST` to any other path | the current answer |
+//! | handshakes, at any path | yes ([`handshake`]) |
 //! | `PUT /answer` | switches the answer: `{"status":503,"retryAfter":60,"delayMs":0}`, or `{"answer":"hang"}` |
 //! | `GET /answer` | the current answer |
 //! | `GET /received?limit=100` | what arrived last, the newest first |
 //!
-//! Like the server under `dev` it refuses a foreign `Host` or `Origin`, so that no web page can talk to it (design D11).
+//! Events that arrive at any path are remembered. Like the server under `dev` it refuses a foreign `Host` or `Origin`, so that no web page can talk to it (design D11).
 
 mod answer;
 mod body;
@@ -201,7 +201,11 @@ async fn receive(request: Request<Incoming>, shared: &Shared) -> Answered {
     let path = head.uri.path();
     let answer = match path.strip_prefix(FIXED) {
         None => Some(shared.state().answer),
-        Some(word) => Answer::from_word(word),
+        // The demonstration's retries keep their slots: no Retry-After pushes them back.
+        Some(word) => Answer::from_word(word).map(|answer| Answer {
+            retry_after: None,
+            ..answer
+        }),
     };
     let Some(answer) = answer else {
         let message =
