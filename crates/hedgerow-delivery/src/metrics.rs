@@ -23,6 +23,8 @@ pub use self::histogram::{Histogram, HistogramSnapshot};
 
 /// Subscriptions that are gone and whose counters are kept.
 const GONE_MAX: usize = 1_000;
+/// Matches of one topic that wait for subscriptions that are behind. Beyond, these are not waited for.
+const MATCHES_MAX: usize = 65_536;
 /// Statuses that failures of one subscription are counted by; further ones are counted together.
 const ERRORS_MAX: usize = 32;
 
@@ -59,6 +61,16 @@ pub struct TopicMetrics {
     pub publish_failed: Tally<(&'static str, &'static str)>,
     /// Events that no subscription wanted.
     pub unmatched: AtomicU64,
+    matches: Mutex<Matches>,
+}
+
+/// Which of the newest events somebody wanted.
+#[derive(Debug, Default)]
+struct Matches {
+    /// Events before were counted; 0 before the first one.
+    counted_to: u64,
+    /// Of events from there on, in no order, and more than once if several wanted one.
+    seqs: Vec<u64>,
 }
 
 /// The counters of one subscription.
@@ -66,8 +78,8 @@ pub struct TopicMetrics {
 pub struct SubscriptionMetrics {
     /// Which one.
     pub id: SubscriptionId,
-    /// Its topic's name.
-    pub topic: String,
+    /// Its topic's.
+    pub topic: Arc<TopicMetrics>,
     /// Its name.
     pub name: String,
     /// The subscription is gone.
@@ -164,14 +176,22 @@ impl Metrics {
     pub fn subscription(
         &self,
         id: SubscriptionId,
-        topic: &str,
+        topic: &Arc<TopicMetrics>,
         name: &str,
     ) -> Arc<SubscriptionMetrics> {
         let mut subscriptions = lock(&self.subscriptions);
         let subscription = subscriptions
             .entry(id)
-            .or_insert_with(|| Arc::new(SubscriptionMetrics::new(id, topic, name)));
+            .or_insert_with(|| Arc::new(SubscriptionMetrics::new(id, Arc::clone(topic), name)));
         Arc::clone(subscription)
+    }
+
+    /// Events of a topic before `head` were offered; to every subscription, unless some are behind.
+    pub(crate) fn offered(&self, topic: TopicId, first: u64, head: u64, is_anybody_behind: bool) {
+        let topic = lock(&self.topics).get(&topic).cloned();
+        if let Some(topic) = topic {
+            topic.offered(first, head, is_anybody_behind);
+        }
     }
 
     /// The subscription is gone, with `owed` events that were owed to it. Its counters stay while there is room, so that
@@ -235,11 +255,43 @@ impl TopicMetrics {
     }
 }
 
+impl TopicMetrics {
+    fn note_match(&self, seq: u64) {
+        let mut matches = lock(&self.matches);
+        if seq >= matches.counted_to {
+            matches.seqs.push(seq);
+        }
+    }
+
+    /// Counts the events before `head` that nobody wanted, once nobody is behind who might.
+    fn offered(&self, first: u64, head: u64, is_anybody_behind: bool) {
+        let mut matches = lock(&self.matches);
+        if matches.counted_to == 0 {
+            matches.counted_to = first;
+        }
+        if is_anybody_behind && matches.seqs.len() < MATCHES_MAX {
+            return;
+        }
+        let counted_to = matches.counted_to;
+        matches.seqs.sort_unstable();
+        matches.seqs.dedup();
+        let wanted = matches
+            .seqs
+            .iter()
+            .filter(|seq| (counted_to..head).contains(*seq));
+        let wanted = wanted.count() as u64;
+        let unmatched = head.saturating_sub(counted_to).saturating_sub(wanted);
+        self.unmatched.fetch_add(unmatched, Ordering::Relaxed);
+        matches.seqs.clear();
+        matches.counted_to = head.max(counted_to);
+    }
+}
+
 impl SubscriptionMetrics {
-    fn new(id: SubscriptionId, topic: &str, name: &str) -> Self {
+    fn new(id: SubscriptionId, topic: Arc<TopicMetrics>, name: &str) -> Self {
         Self {
             id,
-            topic: topic.to_owned(),
+            topic,
             name: name.to_owned(),
             is_gone: AtomicBool::new(false),
             matched: AtomicU64::new(0),
@@ -278,6 +330,7 @@ impl SubscriptionMetrics {
         if seq > self.matched_to.load(Ordering::Relaxed) {
             self.matched_to.store(seq, Ordering::Relaxed);
             self.matched.fetch_add(1, Ordering::Relaxed);
+            self.topic.note_match(seq);
         }
     }
 
@@ -380,7 +433,7 @@ mod tests {
                 (error, error_type)
             );
         }
-        let metrics = Metrics::default().subscription(SubscriptionId(1), "t", "s");
+        let metrics = Metrics::default().subscription(SubscriptionId(1), &Arc::default(), "s");
         for status in 400..600 {
             metrics.note_failed(Outcome::GenericError, status);
         }
@@ -395,18 +448,44 @@ mod tests {
 
     #[test]
     fn an_event_that_is_offered_again_is_counted_once() {
-        let metrics = Metrics::default().subscription(SubscriptionId(1), "t", "s");
+        let metrics = Metrics::default().subscription(SubscriptionId(1), &Arc::default(), "s");
         for seq in [1, 3, 2, 3, 4] {
             metrics.note_match(seq);
         }
         assert_eq!(metrics.matched(), 3);
     }
 
+    /// An event counts once everybody was asked; who is far behind is not waited for without end.
+    #[test]
+    fn events_that_nobody_wants_are_counted_when_all_were_asked() {
+        let metrics = Metrics::default();
+        let topic = metrics.topic(TopicId(1), "t");
+        let one = metrics.subscription(SubscriptionId(1), &topic, "one");
+        let two = metrics.subscription(SubscriptionId(2), &topic, "two");
+        let unmatched = || topic.unmatched.load(Ordering::Relaxed);
+        one.note_match(11);
+        two.note_match(11);
+        two.note_match(12);
+        metrics.offered(TopicId(1), 10, 14, false);
+        assert_eq!(unmatched(), 2);
+        one.note_match(14);
+        metrics.offered(TopicId(1), 14, 16, true);
+        assert_eq!(unmatched(), 2, "two is behind");
+        two.note_match(15);
+        metrics.offered(TopicId(1), 16, 17, false);
+        assert_eq!(unmatched(), 3);
+        for seq in 17..17 + MATCHES_MAX as u64 {
+            one.note_match(seq);
+        }
+        metrics.offered(TopicId(1), 17, 18 + MATCHES_MAX as u64, true);
+        assert_eq!(unmatched(), 4);
+    }
+
     #[test]
     fn what_was_owed_to_a_deleted_subscription_is_counted_as_dropped() {
         let metrics = Metrics::default();
         for id in 0..2_000 {
-            let _ = metrics.subscription(SubscriptionId(id), "t", "s");
+            let _ = metrics.subscription(SubscriptionId(id), &Arc::default(), "s");
             metrics.forget_subscription(SubscriptionId(id), u64::from(id));
         }
         let left = metrics.subscriptions();

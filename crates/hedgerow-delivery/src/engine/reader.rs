@@ -83,7 +83,8 @@ impl Engine {
                 if let Some(history) = &self.context.history {
                     history.accept(events);
                 }
-                return self.offer(events);
+                self.offer(events)?;
+                self.count_offered(events);
             }
             Record::Failed(failed) => self.observe_failed(failed),
             Record::Settled(settled) => self.observe_settled(settled),
@@ -100,6 +101,17 @@ impl Engine {
             | Record::Snapshot(_) => {}
         }
         Ok(())
+    }
+
+    /// Counts the events that nobody wanted.
+    fn count_offered(&self, events: &Events) {
+        let Some(reader) = self.readers.get(&events.topic) else {
+            return;
+        };
+        let head = events.first_seq + u64::from(events.packed.count());
+        let is_anybody_behind = !reader.behind.is_empty();
+        self.metrics
+            .offered(events.topic, events.first_seq, head, is_anybody_behind);
     }
 
     /// Offers new events to the subscriptions that stand at the reader.

@@ -149,9 +149,10 @@ impl Engine {
             return Ok(());
         };
         let cursor = self.view.cursor(id);
+        let metrics = self.metrics.topic(topic, &plan.topic_name);
         let metrics = self
             .metrics
-            .subscription(id, &plan.topic_name, &plan.subscription_name);
+            .subscription(id, &metrics, &plan.subscription_name);
         self.runners
             .insert(id, Runner::new(id, topic, plan, metrics, cursor));
         if let Some(reader) = self.readers.get_mut(&topic) {

@@ -174,6 +174,25 @@ async fn a_late_success_is_counted_once() {
     assert_eq!(metrics.attempts.snapshot().sum, 1.0);
 }
 
+/// An event that no filter wants is counted, whether there are subscriptions or not.
+#[tokio::test(start_paused = true)]
+async fn events_that_nobody_wants_are_counted() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world.publish(topic, &["a", "b"]).await;
+    let never = json!({ "filter": { "subjectBeginsWith": "no" } });
+    world.subscribe("orders", "never", never).await.unwrap();
+    world.publish(topic, &["c"]).await;
+    world.subscribe("orders", "all", json!({})).await.unwrap();
+    world.publish(topic, &["d", "e"]).await;
+    world.settle().await;
+    let topics = world.metrics().topics();
+    let unmatched = topics[0]
+        .unmatched
+        .load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((topics[0].name.as_str(), unmatched), ("orders", 3));
+}
+
 /// After the store was opened again in the same process, what is offered again is not counted again.
 #[tokio::test(start_paused = true)]
 async fn opening_the_store_again_counts_nothing_twice() {

@@ -95,7 +95,14 @@ impl Scrape<'_> {
     fn names(&self, counted: &[Arc<SubscriptionMetrics>]) -> BTreeMap<SubscriptionId, Names> {
         let mut all: Vec<_> = counted
             .iter()
-            .map(|one| (one.is_gone(), one.id, one.topic.clone(), one.name.clone()))
+            .map(|one| {
+                (
+                    one.is_gone(),
+                    one.id,
+                    one.topic.name.clone(),
+                    one.name.clone(),
+                )
+            })
             .collect();
         let known: std::collections::BTreeSet<_> = all.iter().map(|one| one.1).collect();
         for gauges in self.gauges {
