@@ -9,7 +9,7 @@ use crate::shell::{self, Workspace};
 /// The options, all of which are handed over.
 const ACCEPTED: Accepted<'static> = Accepted {
     flags: &["quick"],
-    values: &["seconds", "rounds", "only", "pending", "json"],
+    values: &["seconds", "rounds", "only", "pending", "explain", "json"],
 };
 
 /// The command.
@@ -32,7 +32,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
 /// The options as the benchmark reads them.
 fn handed_over(arguments: &[String]) -> Result<Vec<String>, Failure> {
     let options = Options::read(arguments, ACCEPTED)?;
-    for name in ["seconds", "rounds", "pending"] {
+    for name in ["seconds", "rounds", "pending", "explain"] {
         if options.number::<u64>(name)? == Some(0) {
             return Err(format!("--{name} counts from 1"));
         }

@@ -12,6 +12,7 @@
 
 mod cases;
 mod events;
+mod explain;
 mod files;
 mod load;
 mod noise;

@@ -8,7 +8,7 @@ use super::load::{Backlog, Closed, Open, Report, Target};
 use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
-use super::{Bench, Figures, pending};
+use super::{Bench, Figures, explain, pending};
 
 /// Subscriptions of the topic with many.
 pub const MANY: usize = 10;
@@ -60,7 +60,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 17] = [
+pub const CASES: [Case; 18] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -132,6 +132,11 @@ pub const CASES: [Case; 17] = [
         "written",
         "bytes written for each byte published, and with a tenth failing once",
         written,
+    )),
+    once(case(
+        "explain",
+        "one event among many that nobody was sent, by its id: explanations/s",
+        explain::run,
     )),
     once(case(
         "pending",

@@ -13,6 +13,10 @@ const QUICK_ROUNDS: usize = 2;
 const PENDING_PER_SECOND: u64 = 200_000;
 const PENDING_MAX: u64 = 1_000_000;
 
+/// Events that one is explained among, for each second of load, and at most, when no number is asked for.
+const EXPLAIN_PER_SECOND: u64 = 100_000;
+const EXPLAIN_MAX: u64 = 500_000;
+
 /// The options of `bench`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -28,6 +32,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// Deliveries that wait in the case `pending`.
     pub pending: u64,
+    /// Events in the case `explain`.
+    pub explain: u64,
     /// Where the figures are written too.
     pub json: Option<PathBuf>,
 }
@@ -36,7 +42,8 @@ impl Options {
     /// Reads them.
     pub fn read(arguments: &[String]) -> Result<Self, String> {
         let is_quick = arguments.iter().any(|argument| argument == "--quick");
-        let (mut binary, mut directory, mut json, mut pending) = (None, None, None, None);
+        let (mut binary, mut directory, mut json) = (None, None, None);
+        let (mut pending, mut explain) = (None, None);
         let mut seconds = if is_quick { QUICK_SECONDS } else { SECONDS };
         let mut rounds = if is_quick { QUICK_ROUNDS } else { ROUNDS };
         let mut only = Vec::new();
@@ -56,6 +63,7 @@ impl Options {
                 "--rounds" => rounds = usize::try_from(number()?).map_err(|_| "too many rounds")?,
                 "--only" => only = value.split(',').map(str::to_owned).collect(),
                 "--pending" => pending = Some(number()?),
+                "--explain" => explain = Some(number()?),
                 "--json" => json = Some(PathBuf::from(value)),
                 _ => return Err(format!("{name} is no option of bench")),
             }
@@ -66,6 +74,7 @@ impl Options {
             time: Duration::from_secs(seconds),
             rounds,
             only,
+            explain: explain.unwrap_or(EXPLAIN_MAX.min(seconds * EXPLAIN_PER_SECOND)),
             pending: pending.unwrap_or(PENDING_MAX.min(seconds * PENDING_PER_SECOND)),
             json,
         })
@@ -94,6 +103,7 @@ mod tests {
         assert!(all.wants("ingest-64"));
         let quick = read("--quick --only ingest,pending").unwrap();
         assert_eq!((quick.rounds, quick.pending), (2, 400_000));
+        assert_eq!((all.explain, quick.explain), (500_000, 200_000));
         assert!(quick.wants("ingest-64") && !quick.wants("raw-log"));
         assert_eq!(
             read("--seconds 1 --pending 5000000").unwrap().pending,

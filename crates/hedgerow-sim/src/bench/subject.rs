@@ -88,6 +88,36 @@ impl Subject {
         Ok(())
     }
 
+    /// Declares a topic with a subscription for each endpoint that wants only subjects with this beginning.
+    pub fn declare_filtered(
+        &mut self,
+        topic: &'static str,
+        endpoints: &[Arc<Endpoint>],
+        subject_begins_with: &str,
+    ) -> Result<(), String> {
+        self.declare(topic, endpoints)?;
+        let mut api = self.api();
+        self.runtime.block_on(async {
+            for (number, endpoint) in endpoints.iter().enumerate() {
+                let declaration = json!({
+                    "destination": {
+                        "endpointType": "WebHook", "properties": { "endpointUrl": endpoint.url() },
+                    },
+                    "filter": { "subjectBeginsWith": subject_begins_with },
+                });
+                api.put_subscription(topic, &name(number), declaration)
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks why an event did or did not arrive; says whether the event is known.
+    pub fn explains(&self, id: &str) -> Result<bool, String> {
+        let mut api = self.api();
+        self.runtime.block_on(api.is_explained(id))
+    }
+
     /// Where a declared topic is published to.
     pub fn target(&self, topic: &str) -> Target {
         Target {

@@ -177,6 +177,15 @@ impl Api {
         parse(path, storage)
     }
 
+    /// Asks why an event did or did not arrive; says whether the event is known. Its id stands in a path as it is.
+    pub async fn is_explained(&mut self, id: &str) -> Result<bool, String> {
+        let path = format!("/api/v1/events/{id}/explanation");
+        let told = self.call(Method::GET, &path, None).await?;
+        Ok(told["value"]
+            .as_array()
+            .is_some_and(|events| !events.is_empty()))
+    }
+
     /// All terminal records of a topic.
     pub async fn terminal_records(&mut self, topic: &str) -> Result<Vec<TerminalRecord>, String> {
         let mut records = Vec::new();
