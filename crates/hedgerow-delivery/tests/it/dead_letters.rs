@@ -471,3 +471,47 @@ async fn a_deleted_subscription_leaves_nothing_to_write() {
     assert!(world.letters.tries().is_empty());
     assert!(world.dead_letters().await.is_empty());
 }
+
+/// FC-09: the store refuses, then hangs, with a crash in between; 1,000 events wait, listed and counted, deliveries go on,
+/// and once it works again each is written once, in few blobs.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_events_outlast_a_store_that_is_away() {
+    let world = World::new(|id, _| Meet::status(if id == "good" { 200 } else { 400 }));
+    let mut world = world;
+    let topic = world.topic("orders").await;
+    let declared = lettered(&json!({"delay": 0, "maxUnavailable": 0}));
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    world.letters.set(Mood::Fails);
+    let names: Vec<_> = (0..1_000).map(|number| number.to_string()).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    world.publish(topic, &names).await;
+    tokio::time::sleep(HOUR).await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.counters.dead_lettered), (1_000, 0));
+    assert!(!world.dead_letters().await.is_empty());
+    world.letters.set(Mood::Silent);
+    tokio::time::sleep(HOUR).await;
+    world.crash().await;
+    world.publish(topic, &["good"]).await;
+    tokio::time::sleep(MINUTE).await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.counters.delivered, info.pending), (1, 1_000));
+    world.letters.set(Mood::Fails);
+    world.crash().await;
+    tokio::time::sleep(MINUTE).await;
+    world.letters.set(Mood::Works);
+    tokio::time::sleep(HOUR).await;
+    let mut written: Vec<_> = ids(&world).into_iter().flatten().collect();
+    let blobs = world.letters.blobs();
+    assert!(blobs.len() <= 10, "{} blobs", blobs.len());
+    assert_eq!(written.len(), 1_000, "each once");
+    written.sort_unstable();
+    written.dedup();
+    assert_eq!(written.len(), 1_000);
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.counters.dead_lettered), (0, 1_000));
+    world.assert_balanced("orders", "the-sub").await;
+}

@@ -9,6 +9,7 @@ mod connections;
 mod dead_letters;
 mod delivery;
 mod explanation;
+mod golden;
 mod guard;
 mod history;
 mod input_schemas;
