@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
+use crate::setup;
 use crate::shell::{self, Workspace};
 
 /// Where the tests are, from the root.
@@ -18,8 +19,14 @@ pub fn has_python() -> bool {
     shell::succeeds(Command::new(PYTHON).args(["-c", PYTHON_CHECK]))
 }
 
+/// The command: passes its arguments on to pytest.
+pub fn run_alone(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
+    setup::ensure_packages();
+    run(workspace, arguments)
+}
+
 /// Runs the tests, or says loudly that they were left out.
-pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     if !has_python() {
         println!(
             "\n!!! NOT TESTED: the published clients ({TESTS}). They need Python 3.9 or newer with venv and pip, and there \
@@ -33,6 +40,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Failure> {
     tests
         .current_dir(&workspace.root)
         .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", TESTS])
+        .args(arguments)
         .env("HEDGEROW_BIN", workspace.target.join("debug/hedgerow"))
         // Long enough to see that nothing more comes, where attempts are 200 ms apart.
         .env("HEDGEROW_QUIET", "0.4")

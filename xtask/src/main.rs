@@ -34,7 +34,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 8] = [
+const COMMANDS: [Command; 9] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -52,6 +52,12 @@ const COMMANDS: [Command; 8] = [
         options: "",
         about: "all tests, published clients, short crash proofs; HEDGEROW_SLOW=1: long ones",
         run: test::run,
+    },
+    Command {
+        name: "clients",
+        options: "[PYTEST-OPTION...]",
+        about: "the tests with published clients alone",
+        run: clients::run_alone,
     },
     Command {
         name: "cases",

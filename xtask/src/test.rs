@@ -25,7 +25,7 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     setup::ensure(workspace);
     setup::ensure_packages();
     shell::run(workspace.cargo(["test", "--workspace"]))?;
-    clients::run(workspace)?;
+    clients::run(workspace, &[])?;
     let is_slow = std::env::var_os("HEDGEROW_SLOW").is_some_and(|value| value == "1");
     for proof in if is_slow { SLOW } else { QUICK } {
         crash::prove(workspace, proof)?;
