@@ -138,6 +138,18 @@ impl Client {
         Reply::success(status, body)
     }
 
+    /// Asks the admin API, and gives the answer whatever it says.
+    pub async fn admin_unjudged(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<(StatusCode, Value), Failure> {
+        let request = self.admin_request(method, path)?;
+        let request = request.header(CONTENT_TYPE, "application/json");
+        self.send(request, body.to_string().into()).await
+    }
+
     /// Asks the admin API for something that may not be there.
     pub async fn admin_if_found(
         &self,
@@ -257,7 +269,7 @@ async fn exchange(
 
 /// What a refused request means to its user. Both APIs put their reasons under `error`; the admin API adds a hint, the
 /// publish route details.
-fn refusal(status: StatusCode, body: &Value) -> Failure {
+pub fn refusal(status: StatusCode, body: &Value) -> Failure {
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str);
     let Some(message) = text("/error/message") else {
         return Failure::new(format!("the server answered {status}"));

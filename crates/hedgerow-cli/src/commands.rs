@@ -1,5 +1,6 @@
 //! The commands, one file for each noun, and what those that talk to a server have in common.
 
+pub mod apply;
 pub mod config;
 pub mod dead_letter;
 pub mod dev;

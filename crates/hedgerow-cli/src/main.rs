@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::commands::apply::ApplyCommand;
 use crate::commands::config::ConfigCommand;
 use crate::commands::dead_letter::DeadLetterCommand;
 use crate::commands::dev::DevCommand;
@@ -52,6 +53,7 @@ struct Arguments {
 enum Command {
     Dev(DevCommand),
     Serve(ServeCommand),
+    Apply(ApplyCommand),
     Topic(TopicCommand),
     EventSubscription(EventSubscriptionCommand),
     Event(EventCommand),
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Dev(dev) => dev.run(),
         Command::Serve(serve) => serve.run(),
+        Command::Apply(apply) => commands::run_client(apply.run()),
         Command::Topic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
         Command::Event(event) => commands::run_client(event.run()),

@@ -92,6 +92,13 @@ pub const OVERRIDABLE_STATUSES: std::ops::RangeInclusive<u16> = 205..=599;
 /// Entries of one of these two lists: one for each code there is.
 pub const STATUS_OVERRIDES_MAX: usize = 395;
 
+/// Bytes of declarations that are applied together: thousands of them.
+pub const APPLY_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of a topic's key that is not made by the server, before base64: too short is guessable. Source of the length of those
+/// that are: ED-014.
+pub const FIXED_KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
+
 /// Entries of a subscription's `labels`: they are shown with it.
 pub const LABELS_MAX: usize = 100;
 

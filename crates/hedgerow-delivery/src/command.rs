@@ -77,6 +77,30 @@ pub enum Command {
         /// Both keys.
         answer: Answer<TopicKeys>,
     },
+    /// Gives a topic these keys; one that is not given stays.
+    SetKeys {
+        /// The topic's name.
+        name: String,
+        /// `key1`, if it is given.
+        key1: Option<String>,
+        /// `key2`, if it is given.
+        key2: Option<String>,
+        /// Whether they are other ones than before.
+        answer: Answer<bool>,
+    },
+    /// Says what would keep a subscription from being declared, and changes nothing.
+    CheckSubscription {
+        /// The topic's name.
+        topic: String,
+        /// The topic, if it is declared before the subscription and is not there yet.
+        new_topic: Option<TopicSpec>,
+        /// Its name.
+        name: SubscriptionName,
+        /// What the user asks for.
+        spec: Box<SubscriptionSpec>,
+        /// Nothing would.
+        answer: Answer<()>,
+    },
     /// All topics.
     Topics {
         /// By id.

@@ -21,6 +21,7 @@
 //! attempts are then what they are after a crash.
 
 mod attempts;
+mod checks;
 mod dead_letters;
 mod declarations;
 mod explaining;

@@ -1,5 +1,6 @@
 //! The admin API below `/api/v1`, and `/healthz`. One module a noun; bodies have the shapes of Event Grid's properties.
 
+mod apply;
 mod dead_letters;
 mod events;
 mod explanation;
@@ -28,6 +29,8 @@ use crate::body::{self, BodyError};
 use crate::error::ApiError;
 use crate::metrics;
 use crate::state::{App, SharedApp};
+
+pub use self::subscriptions::{complete as complete_subscription, declare as declare_subscription};
 
 /// Whether a path needs the admin token.
 pub fn is_guarded(path: &str) -> bool {
@@ -91,6 +94,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)
         .add(get(TERMINAL_RECORDS), (Read, Lists), terminal_records::list)
+        .add(post("/api/v1/apply"), (Admin, Lists), apply::post)
         .add(get("/api/v1/store"), (Read, Grid), store::get)
         .add(post(TOKENS), (Admin, Grid), tokens::create)
         .add(get(TOKENS), (Admin, Grid), tokens::list)

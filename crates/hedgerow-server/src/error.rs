@@ -16,9 +16,10 @@ use hedgerow_store::StoreError;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::access::{Grant, Right};
+use crate::apply::{Applied, Fault};
 use crate::body::BodyError;
 use crate::guard::Foreign;
 use crate::publish::credential::KeyRefused;
@@ -248,6 +249,8 @@ pub struct ApiError {
     code: &'static str,
     message: String,
     hint: String,
+    /// Further faults, in the form of `details`.
+    details: Vec<Value>,
     retry_after: Option<Duration>,
 }
 
@@ -264,8 +267,72 @@ impl ApiError {
             code,
             message,
             hint,
+            details: Vec::new(),
             retry_after: None,
         }
+    }
+
+    /// What is wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// 400: declarations that belong together and are wrong in these places.
+    pub fn faults(faults: &[Fault]) -> Self {
+        let count = faults.len();
+        let noun = if count == 1 {
+            "member is"
+        } else {
+            "members are"
+        };
+        let detail = |fault: &Fault| json!({ "code": "InvalidInput", "target": fault.path, "message": fault.message });
+        Self {
+            details: faults.iter().map(detail).collect(),
+            ..Self::invalid(
+                format!("{count} {noun} wrong; nothing was declared"),
+                "correct what the details name, and apply all of it again",
+            )
+        }
+    }
+
+    /// 409: declarations that were right, of which only some could be made.
+    pub fn incomplete(done: &[Applied], failed: &[Fault]) -> Self {
+        let failed_one = |fault: &Fault| json!({ "code": "NotApplied", "target": fault.path, "message": fault.message });
+        let made = |applied: &Applied| json!({ "code": "Applied", "message": applied.to_string() });
+        let (count, all) = (failed.len(), failed.len() + done.len());
+        let details = failed.iter().map(failed_one).chain(done.iter().map(made));
+        Self {
+            details: details.collect(),
+            ..Self::new(
+                StatusCode::CONFLICT,
+                "Incomplete",
+                format!("{count} of {all} could not be declared"),
+                "mend what the details name, and apply all of it again: what is declared stays as it is",
+            )
+        }
+    }
+
+    /// 503.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(SOON),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Unavailable",
+                message,
+                "try again in a moment",
+            )
+        }
+    }
+
+    /// 413.
+    pub fn body_too_large(bytes_max: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "BodyTooLarge",
+            format!("the body is larger than {bytes_max} bytes"),
+            "send a smaller one",
+        )
     }
 
     /// 400: something of the request, named in the message.
@@ -477,15 +544,7 @@ impl From<NameError> for ApiError {
 impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         match error {
-            BodyError::TooLarge => Self::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "BodyTooLarge",
-                format!(
-                    "the body is larger than {} bytes",
-                    hedgerow_core::limits::SPEC_BYTES_MAX
-                ),
-                "send a smaller one",
-            ),
+            BodyError::TooLarge => Self::body_too_large(hedgerow_core::limits::SPEC_BYTES_MAX),
             BodyError::TimedOut => Self::new(
                 StatusCode::REQUEST_TIMEOUT,
                 "BodyTimedOut",
@@ -515,9 +574,12 @@ impl From<Foreign> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> AxumResponse {
-        let body = json!({ "error": {
+        let mut body = json!({ "error": {
             "code": self.code, "message": self.message, "hint": self.hint,
         }});
+        if !self.details.is_empty() {
+            body["error"]["details"] = Value::Array(self.details);
+        }
         let mut response = (self.status, axum::Json(body)).into_response();
         if let Some(wait) = self.retry_after {
             response

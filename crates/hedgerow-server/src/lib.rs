@@ -18,6 +18,7 @@
 //! | `publish` | the publish route, one module a dialect |
 //! | `admin` | the admin API, one module a noun |
 //! | `metrics` | what is counted, in `OpenMetrics` |
+//! | [`apply`] | declares many things at once, or nothing |
 //! | `error` | the only place where an error becomes a status and a code |
 //! | `state` | what all requests share |
 //! | [`store`] | what is asked of a data directory that no server uses |
@@ -27,6 +28,7 @@
 
 mod access;
 mod admin;
+pub mod apply;
 mod auth;
 mod body;
 mod callback;

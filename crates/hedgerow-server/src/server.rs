@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
+use crate::apply::Applier;
 use crate::config::Config;
 use crate::descriptors::Descriptors;
 use crate::guard::DevGuard;
@@ -228,6 +229,12 @@ impl Server {
     #[must_use]
     pub fn has_new_admin_token(&self) -> bool {
         self.app.tokens.first().is_new()
+    }
+
+    /// The way to declare many things at once without HTTP.
+    #[must_use]
+    pub fn applier(&self) -> Applier {
+        Applier::new(Arc::clone(&self.app), self.handle.clone())
     }
 
     /// The way to ask this server without HTTP.

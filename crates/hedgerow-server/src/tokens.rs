@@ -103,6 +103,11 @@ impl Tokens {
         &self.first
     }
 
+    /// What the first token grants: everything.
+    pub fn first_grant(&self) -> Arc<Grant> {
+        Arc::clone(&self.first_grant)
+    }
+
     /// What the bearer of a request's token may do; `None` if there is no token, or none that is in force.
     pub fn grant(&self, headers: &HeaderMap, now: Timestamp) -> Option<Arc<Grant>> {
         let secret = bearer(headers)?;

@@ -3,8 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use hedgerow_server::apply::Applier;
+use hedgerow_server::apply::files::GridFiles;
 use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions, config};
 
+use super::apply;
 use crate::failure::{Failure, is_address_in_use};
 use crate::logging::{self, LogFormat};
 use crate::output;
@@ -17,6 +20,10 @@ pub struct ServeCommand {
     /// The configuration; without it every setting has its default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Declares what this file says, as `hedgerow apply` does, before anything is delivered; ends if it is wrong. May be given
+    /// several times.
+    #[arg(long, value_name = "FILE")]
+    apply: Vec<PathBuf>,
     /// Written, for its owner only, once events are taken: JSON with endpoint, adminToken and pid.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
@@ -29,6 +36,10 @@ impl ServeCommand {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         let config = load(self.config.as_deref())?;
+        let files = match self.apply.as_slice() {
+            [] => None,
+            paths => Some(apply::read(paths)?),
+        };
         logging::start(
             self.log_format.unwrap_or_else(|| config.log_format.into()),
             "info",
@@ -39,7 +50,7 @@ impl ServeCommand {
             .as_deref()
             .map(ReadyFile::prepare)
             .transpose()?;
-        super::run_to_end(serve(config, ready_file, stop))
+        super::run_to_end(serve(config, files, ready_file, stop))
     }
 }
 
@@ -56,18 +67,26 @@ pub fn load_over(defaults: Config, path: Option<&Path>) -> Result<Config, Failur
     })
 }
 
-async fn serve(config: Config, ready_file: Option<ReadyFile>, stop: Stop) -> Result<(), Failure> {
+async fn serve(
+    config: Config,
+    files: Option<GridFiles>,
+    ready_file: Option<ReadyFile>,
+    stop: Stop,
+) -> Result<(), Failure> {
     for line in config.to_toml().lines().filter(|line| !line.is_empty()) {
         tracing::debug!(setting = line, "in force");
     }
-    let server = Server::bind(config, ServerOptions::default())
-        .await
-        .map_err(|error| {
-            failed(
-                &error,
-                "set `listen` in the configuration to another address; port 0 takes any",
-            )
-        })?;
+    let options = ServerOptions {
+        // What is owed goes where the files say now, and not where it was to go before.
+        starts_held: files.is_some(),
+        ..ServerOptions::default()
+    };
+    let server = Server::bind(config, options).await.map_err(|error| {
+        failed(
+            &error,
+            "set `listen` in the configuration to another address; port 0 takes any",
+        )
+    })?;
     let handle = server.handle();
     if server.has_new_admin_token() {
         // Once: from now on it stands in the file alone. Never a line of the log.
@@ -83,8 +102,13 @@ async fn serve(config: Config, ready_file: Option<ReadyFile>, stop: Stop) -> Res
         receiver: None,
         pid: std::process::id(),
     };
+    let applier = server.applier();
     let announce = async {
-        let announced = announce(&handle, ready_file, &ready).await;
+        let announced = begin(&handle, files.as_ref().map(|files| (files, &applier))).await;
+        let announced = match announced {
+            Ok(()) => announce(&handle, ready_file, &ready).await,
+            failed => failed,
+        };
         if announced.is_err() {
             stop.ask();
         }
@@ -93,6 +117,22 @@ async fn serve(config: Config, ready_file: Option<ReadyFile>, stop: Stop) -> Res
     let (ran, announced) = tokio::join!(server.run(stop.asked()), announce);
     ran.map_err(|error| failed(&error, ""))?;
     announced
+}
+
+/// Declares what the files say, if there are any, and begins to deliver.
+async fn begin(
+    handle: &ServerHandle,
+    files: Option<(&GridFiles, &Applier)>,
+) -> Result<(), Failure> {
+    // A server that ended instead says itself why.
+    if let Some((files, applier)) = files
+        && handle.ready().await.is_ok()
+    {
+        apply::begin_with(files, applier).await?;
+        let begun = handle.start_deliveries().await;
+        begun.map_err(|error| Failure::because("cannot begin to deliver", &error))?;
+    }
+    Ok(())
 }
 
 async fn announce(

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
+mod apply;
 mod commands;
 mod dev;
 mod dev_story;

@@ -78,6 +78,16 @@ impl Engine {
                 let noted = found.map(|found| self.letter_writes.note_problem(found.id, problem));
                 reply(answer, noted);
             }
+            Command::CheckSubscription {
+                topic,
+                new_topic,
+                name,
+                spec,
+                answer,
+            } => {
+                let judged = self.check_subscription(&topic, new_topic.as_ref(), &name, &spec);
+                reply(answer, judged);
+            }
             Command::StartDeliveries { answer } => {
                 self.release();
                 reply(answer, Ok(()));
@@ -148,6 +158,27 @@ impl Engine {
                 let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| keys)));
                 Some((change, answered))
             }
+            Command::SetKeys {
+                name,
+                key1,
+                key2,
+                answer,
+            } => {
+                let found = self.topic_named(&name).cloned();
+                let (topic, answer) = found_or_answered(found, answer)?;
+                let present = topic.keys;
+                let keys = TopicKeys {
+                    key1: key1.unwrap_or_else(|| present.key1.clone()),
+                    key2: key2.unwrap_or_else(|| present.key2.clone()),
+                };
+                if keys == present {
+                    reply(answer, Ok(false));
+                    return None;
+                }
+                let change = Change::TopicKeysChanged { id: topic.id, keys };
+                let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| true)));
+                Some((change, answered))
+            }
             Command::PutSubscription {
                 topic,
                 name,
@@ -172,6 +203,7 @@ impl Engine {
             | Command::Topic { .. }
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
+            | Command::CheckSubscription { .. }
             | Command::StartDeliveries { .. }
             | Command::AwaitValidation { .. }
             | Command::CallBack { .. }
@@ -300,7 +332,7 @@ impl Engine {
     }
 
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
-    fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
+    pub(super) fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
         let Destination::WebHook { endpoint_url, tls } = &spec.destination;
         let refused_at = |member: &str, message: String| {
             let field = format!("destination.properties.{member}");

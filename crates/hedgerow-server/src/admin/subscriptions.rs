@@ -63,10 +63,7 @@ pub async fn declare(
     mut body: Value,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: SubscriptionName = name.parse()?;
-    if let Some(members) = body.as_object_mut() {
-        merge::remove_read_only(members);
-        add_defaults(members, app);
-    }
+    complete(app, &mut body);
     let checked = SubscriptionSpec::check(&body)?;
     let spec = Box::new(checked.spec);
     let engine = app.engine()?;
@@ -122,6 +119,14 @@ async fn dead_letter_problem(
             Err(refused.into())
         }
         Err(error) => Ok(Some(error.message)),
+    }
+}
+
+/// Makes a declaration of what was sent: without what is only shown, with the server's defaults.
+pub fn complete(app: &App, body: &mut Value) {
+    if let Some(members) = body.as_object_mut() {
+        merge::remove_read_only(members);
+        add_defaults(members, app);
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
 mod admin;
+mod apply;
 mod config;
 mod connections;
 mod dead_letters;

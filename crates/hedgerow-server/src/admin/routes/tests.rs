@@ -114,3 +114,27 @@ fn a_topic_in_the_path_is_judged() {
         );
     }
 }
+
+/// The reference has every route with its right and its scope, and no other.
+#[test]
+fn every_route_is_in_the_reference() {
+    let page = include_str!("../../../../../docs/reference/admin-api.md");
+    let lines = page
+        .lines()
+        .filter(|line| line.contains("`/api/v1") || line.contains(" /api/v1"));
+    let rows = lines.filter(|line| line.starts_with("| `")).count();
+    let rules = routes().1;
+    for rule in &rules {
+        let scope = match rule.reach {
+            Reach::Topic | Reach::NewTopic => "topic",
+            Reach::Lists => "lists",
+            Reach::Grid => "grid",
+        };
+        let row = format!(
+            "| `{} {}` | {}, {scope} |",
+            rule.method, rule.path, rule.right
+        );
+        assert!(page.contains(&row), "{row} is missing");
+    }
+    assert_eq!(rows, rules.len(), "a row has no route");
+}

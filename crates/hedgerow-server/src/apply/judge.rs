@@ -1,0 +1,299 @@
+//! Judges declarations whole: every fault is found before anything is declared.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hedgerow_core::limits;
+use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::text::beginning;
+use hedgerow_delivery::command::{Command, CommandError, EngineHandle};
+use serde_json::{Map, Value};
+
+use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
+use crate::access::Grant;
+use crate::admin::complete_subscription;
+use crate::state::App;
+
+/// The faults found so far.
+#[derive(Default)]
+struct Faults(Vec<Fault>);
+
+impl Faults {
+    fn add(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        let (path, message) = (path.into(), message.into());
+        self.0.push(Fault { path, message });
+    }
+
+    /// A fault of a declaration at `path`.
+    fn add_spec(&mut self, path: &str, error: SpecError) {
+        let path = match error.field.as_str() {
+            "" => path.to_owned(),
+            field => format!("{path}.{field}"),
+        };
+        self.add(path, error.message);
+    }
+}
+
+/// Judges everything.
+pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Plan, ApplyError> {
+    let unavailable = || ApplyError::Unavailable("the store is being opened".to_owned());
+    let engine = app.engine().map_err(|_| unavailable())?;
+    let mut faults = Faults::default();
+    let mut plan = Plan {
+        topics: Vec::new(),
+        subscriptions: Vec::new(),
+    };
+    let Some(members) = declarations.as_object() else {
+        return Err(ApplyError::Invalid(vec![Fault {
+            path: String::new(),
+            message: "must be an object".to_owned(),
+        }]));
+    };
+    for name in members.keys() {
+        if !matches!(name.as_str(), "topics" | "eventSubscriptions") {
+            let name = beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
+            faults.add(
+                name,
+                "is unknown here; known are topics, eventSubscriptions",
+            );
+        }
+    }
+    for (path, members) in items(members, "topics", &mut faults) {
+        if let Some(topic) = topic(&path, members, grant, &mut faults) {
+            plan.topics.push(topic);
+        }
+    }
+    for (path, members) in items(members, "eventSubscriptions", &mut faults) {
+        if let Some(subscription) = subscription(app, &path, members, grant, &mut faults) {
+            plan.subscriptions.push(subscription);
+        }
+    }
+    refuse_doubles(&plan, &mut faults);
+    ask(&engine, &plan, &mut faults).await?;
+    if faults.0.is_empty() {
+        Ok(plan)
+    } else {
+        Err(ApplyError::Invalid(faults.0))
+    }
+}
+
+/// The objects of a list, each with its path.
+fn items<'a>(
+    members: &'a Map<String, Value>,
+    name: &str,
+    faults: &mut Faults,
+) -> Vec<(String, &'a Map<String, Value>)> {
+    let list = match members.get(name) {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(_) => {
+            faults.add(name, "must be a list");
+            return Vec::new();
+        }
+    };
+    let mut items = Vec::with_capacity(list.len());
+    for (index, item) in list.iter().enumerate() {
+        let path = format!("{name}[{index}]");
+        match item.as_object() {
+            Some(item) => items.push((path, item)),
+            None => faults.add(path, "must be an object"),
+        }
+    }
+    items
+}
+
+fn topic(
+    path: &str,
+    members: &Map<String, Value>,
+    grant: &Grant,
+    faults: &mut Faults,
+) -> Option<PlannedTopic> {
+    let mut members = members.clone();
+    let name = name(&mut members, path, "name", faults);
+    let fixed = members.remove("keys").unwrap_or(Value::Null);
+    let [key1, key2] = keys_of(&fixed, &format!("{path}.keys"), faults);
+    let spec = TopicSpec::check(&Value::Object(members));
+    let spec = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let name: TopicName = parsed(&name?, &format!("{path}.name"), faults)?;
+    if !grant.reaches(name.as_str()) {
+        faults.add(format!("{path}.name"), beyond(grant));
+    }
+    Some(PlannedTopic {
+        path: path.to_owned(),
+        name,
+        spec: spec?.spec,
+        key1,
+        key2,
+    })
+}
+
+fn subscription(
+    app: &App,
+    path: &str,
+    members: &Map<String, Value>,
+    grant: &Grant,
+    faults: &mut Faults,
+) -> Option<PlannedSubscription> {
+    let mut members = members.clone();
+    let topic = name(&mut members, path, "topic", faults);
+    let name = name(&mut members, path, "name", faults);
+    let body = Value::Object(members);
+    let mut complete = body.clone();
+    complete_subscription(app, &mut complete);
+    let spec = SubscriptionSpec::check(&complete);
+    let spec = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let topic: Option<TopicName> =
+        topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
+    let name: Option<SubscriptionName> =
+        name.and_then(|name| parsed(&name, &format!("{path}.name"), faults));
+    let topic = topic?.to_string();
+    if !grant.reaches(&topic) {
+        faults.add(format!("{path}.topic"), beyond(grant));
+    }
+    Some(PlannedSubscription {
+        path: path.to_owned(),
+        topic,
+        name: name?,
+        body,
+        spec: spec?.spec,
+    })
+}
+
+fn beyond(grant: &Grant) -> String {
+    let prefix = grant.prefix.as_str();
+    format!("the token holds for topics that begin with \"{prefix}\" only")
+}
+
+/// Takes a name out of a declaration.
+fn name(
+    members: &mut Map<String, Value>,
+    path: &str,
+    member: &str,
+    faults: &mut Faults,
+) -> Option<String> {
+    match members.remove(member) {
+        Some(Value::String(name)) => Some(name),
+        None | Some(Value::Null) => {
+            faults.add(format!("{path}.{member}"), "is required");
+            None
+        }
+        Some(_) => {
+            faults.add(format!("{path}.{member}"), "must be a text");
+            None
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr>(text: &str, path: &str, faults: &mut Faults) -> Option<T>
+where
+    T::Err: std::fmt::Display,
+{
+    let parsed = text.parse();
+    parsed
+        .map_err(|error: T::Err| faults.add(path, error.to_string()))
+        .ok()
+}
+
+/// Keys that a topic is to have. Publishers decode them to sign, so they must be base64 (AZ-017).
+fn keys_of(keys: &Value, path: &str, faults: &mut Faults) -> [Option<String>; 2] {
+    let mut found = [None, None];
+    let members = match keys {
+        Value::Null => return found,
+        Value::Object(members) => members,
+        _ => {
+            faults.add(path, "must be an object");
+            return found;
+        }
+    };
+    for (name, key) in members {
+        let place = match name.as_str() {
+            "key1" => &mut found[0],
+            "key2" => &mut found[1],
+            _ => {
+                let name = beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
+                faults.add(
+                    format!("{path}.{name}"),
+                    "is unknown here; known are key1, key2",
+                );
+                continue;
+            }
+        };
+        let bytes = key.as_str().and_then(|key| STANDARD.decode(key).ok());
+        if bytes.is_some_and(|bytes| limits::FIXED_KEY_BYTES.contains(&bytes.len())) {
+            *place = key.as_str().map(str::to_owned);
+        } else {
+            let range = limits::FIXED_KEY_BYTES;
+            let message = format!(
+                "must be the base64 of {} to {} random bytes",
+                range.start(),
+                range.end()
+            );
+            faults.add(format!("{path}.{name}"), message);
+        }
+    }
+    found
+}
+
+fn refuse_doubles(plan: &Plan, faults: &mut Faults) {
+    let topics = plan.topics.iter();
+    let topics = topics.map(|topic| (topic.name.as_str().to_ascii_lowercase(), &topic.path));
+    let subscriptions = plan.subscriptions.iter().map(|found| {
+        let name = format!("{}/{}", found.topic, found.name);
+        (name.to_ascii_lowercase(), &found.path)
+    });
+    let mut seen: HashMap<String, &String> = HashMap::new();
+    for (name, path) in topics.chain(subscriptions) {
+        match seen.entry(name) {
+            Entry::Vacant(entry) => drop(entry.insert(path)),
+            Entry::Occupied(first) => {
+                let message = format!("is declared already, as {}", first.get());
+                faults.add(format!("{path}.name"), message);
+            }
+        }
+    }
+}
+
+/// Asks the engine what would keep it from declaring this.
+async fn ask(engine: &EngineHandle, plan: &Plan, faults: &mut Faults) -> Result<(), ApplyError> {
+    for topic in &plan.topics {
+        let get = |answer| Command::Topic {
+            name: topic.name.to_string(),
+            answer,
+        };
+        match engine.ask(get).await {
+            Ok(present) => {
+                if let Err(error) = present.spec.check_change(&topic.spec) {
+                    faults.add_spec(&topic.path, error);
+                }
+            }
+            Err(CommandError::NotFound { .. }) => {}
+            Err(error) => return Err(ApplyError::Unavailable(error.to_string())),
+        }
+    }
+    for subscription in &plan.subscriptions {
+        let mut topics = plan.topics.iter();
+        let new_topic = topics.find(|topic| {
+            let name = topic.name.as_str();
+            name.eq_ignore_ascii_case(&subscription.topic)
+        });
+        let check = |answer| Command::CheckSubscription {
+            topic: subscription.topic.clone(),
+            new_topic: new_topic.map(|topic| topic.spec.clone()),
+            name: subscription.name.clone(),
+            spec: Box::new(subscription.spec.clone()),
+            answer,
+        };
+        match engine.ask(check).await {
+            Ok(()) => {}
+            Err(CommandError::Invalid(error)) => faults.add_spec(&subscription.path, error),
+            Err(error @ CommandError::NotFound { .. }) => {
+                faults.add(format!("{}.topic", subscription.path), error.to_string());
+            }
+            Err(error) => return Err(ApplyError::Unavailable(error.to_string())),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Many declarations at once: all of them or none, and once or ten times is the same.
+
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Receiver, TestServer, event, webhook};
+
+fn grid(endpoint: &str) -> Value {
+    let mut billing = webhook(endpoint);
+    billing["topic"] = json!("orders");
+    billing["name"] = json!("billing");
+    billing["retryPolicy"] = json!({ "maxDeliveryAttempts": 3 });
+    json!({
+        "topics": [
+            { "name": "orders", "keys": { "key1": "MDEyMzQ1Njc4OWFiY2RlZg==" } },
+            { "name": "other", "inputSchema": "CloudEventSchemaV1_0" },
+        ],
+        "eventSubscriptions": [billing],
+    })
+}
+
+async fn apply(server: &TestServer, grid: &Value) -> Answer {
+    server.admin("POST", "/api/v1/apply", grid.clone()).await
+}
+
+fn changes(answer: &Answer) -> Vec<String> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let json = answer.json();
+    let applied = json["value"].as_array().unwrap().iter();
+    let line = |of: &Value| {
+        let text = |name: &str| of[name].as_str().unwrap().to_owned();
+        format!("{} {}", text("what"), text("change"))
+    };
+    applied.map(line).collect()
+}
+
+#[tokio::test]
+async fn applying_again_changes_nothing_and_says_so() {
+    let server = TestServer::start().await;
+    let mut receiver = Receiver::start().await;
+    let mut wanted = grid(&receiver.url());
+    assert_eq!(
+        changes(&apply(&server, &wanted).await),
+        [
+            "topic orders created",
+            "topic other created",
+            "event subscription orders/billing created",
+        ]
+    );
+    let published = server.publish("orders", "MDEyMzQ1Njc4OWFiY2RlZg==", event("1"));
+    assert_eq!(
+        published.await.status,
+        200,
+        "the key is the one that was given"
+    );
+    receiver.next().await;
+    assert_eq!(
+        changes(&apply(&server, &wanted).await),
+        [
+            "topic orders unchanged",
+            "topic other unchanged",
+            "event subscription orders/billing unchanged",
+        ]
+    );
+    wanted["topics"][0]["keys"]["key1"] = json!("ZmVkY2JhOTg3NjU0MzIxMA==");
+    wanted["eventSubscriptions"][0]["labels"] = json!(["finance"]);
+    assert_eq!(
+        changes(&apply(&server, &wanted).await),
+        [
+            "topic orders changed",
+            "topic other unchanged",
+            "event subscription orders/billing changed",
+        ]
+    );
+    server.stop_and_wait().await;
+}
+
+/// Whatever is wrong is told at once, each with its path, and nothing is declared.
+#[tokio::test]
+async fn one_fault_keeps_everything_from_being_declared() {
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    server.topic("present").await;
+    let mut wanted = grid(&receiver.url());
+    let subscriptions = wanted["eventSubscriptions"].as_array_mut().unwrap();
+    let mut second = subscriptions[0].clone();
+    second["name"] = json!("second");
+    second["retryPolicy"]["maxDeliveryAttempts"] = json!(31);
+    let mut third = subscriptions[0].clone();
+    third["name"] = json!("third");
+    third["topic"] = json!("nothing");
+    let mut fourth = subscriptions[0].clone();
+    fourth["name"] = json!("BILLING");
+    let mut fifth = subscriptions[0].clone();
+    fifth["name"] = json!("fifth");
+    // FC-15: judged as a declaration by itself would be.
+    fifth["destination"] = webhook("http://169.254.169.254/")["destination"].clone();
+    subscriptions.extend([second, third, fourth, fifth]);
+    let topics = wanted["topics"].as_array_mut().unwrap();
+    topics.push(json!({ "name": "present", "inputSchema": "CloudEventSchemaV1_0" }));
+    topics.push(json!({ "name": "short", "keys": { "key2": "c2hvcnQ=", "key3": "" } }));
+    topics.push(json!({ "inputSchema": 1 }));
+    wanted["subscriptions"] = json!([]);
+    let refused = apply(&server, &wanted).await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str()),
+        (400, "InvalidInput")
+    );
+    let details = refused.json()["error"]["details"].clone();
+    let details = details.as_array().unwrap();
+    let mut targets: Vec<&str> = details
+        .iter()
+        .map(|detail| detail["target"].as_str().unwrap())
+        .collect();
+    targets.sort_unstable();
+    assert_eq!(
+        targets,
+        [
+            "eventSubscriptions[1].retryPolicy.maxDeliveryAttempts",
+            "eventSubscriptions[2].topic",
+            "eventSubscriptions[3].name",
+            "eventSubscriptions[4].destination.properties.endpointUrl",
+            "subscriptions",
+            "topics[2].inputSchema",
+            "topics[3].keys.key2",
+            "topics[3].keys.key3",
+            "topics[4].inputSchema",
+            "topics[4].name",
+        ]
+    );
+    let topics = server
+        .admin("GET", "/api/v1/topics", Value::Null)
+        .await
+        .json();
+    assert_eq!(topics["value"].as_array().unwrap().len(), 1, "{topics}");
+    for body in ["", "[]", "{"] {
+        let request = Request::post("/api/v1/apply")
+            .header("authorization", format!("Bearer {}", server.token));
+        assert_eq!(server.send(request, body).await.status, 400, "{body:?}");
+    }
+    server.stop_and_wait().await;
+}
+
+/// FC-26: the scope of the token holds for each of them.
+#[tokio::test]
+async fn a_token_applies_to_its_own_topics_only() {
+    let server = TestServer::start().await;
+    let body = json!({ "name": "ci", "rights": ["admin"], "topicPrefix": "team-a-" });
+    let made = server.admin("POST", "/api/v1/tokens", body).await.json();
+    let token = made["secret"].as_str().unwrap();
+    let apply = |grid: Value| {
+        let request =
+            Request::post("/api/v1/apply").header("authorization", format!("Bearer {token}"));
+        server.send(request, grid.to_string())
+    };
+    let own = apply(json!({ "topics": [{ "name": "team-a-orders" }] })).await;
+    assert_eq!(changes(&own), ["topic team-a-orders created"]);
+    let others = json!({ "topics": [{ "name": "team-a-new" }, { "name": "team-b" }] });
+    let others = apply(others).await;
+    assert_eq!(others.status, 400, "{}", others.text());
+    assert_eq!(
+        others.json()["error"]["details"][0]["target"],
+        "topics[1].name"
+    );
+    let topics = server
+        .admin("GET", "/api/v1/topics", Value::Null)
+        .await
+        .json();
+    assert_eq!(topics["value"].as_array().unwrap().len(), 1, "{topics}");
+    server.stop_and_wait().await;
+}
