@@ -5,6 +5,7 @@ use std::time::Duration;
 use hedgerow_core::outcome::{DeadLetterReason, DestinationKind, Failure, Outcome};
 use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Milliseconds. Times in the tables are seconds with up to three decimals.
 ///
@@ -114,5 +115,38 @@ impl From<FailureName> for Failure {
             FailureName::NoListener => Self::NoListener,
             FailureName::TokenUnavailable => Self::TokenUnavailable,
         }
+    }
+}
+
+/// Writes out what a table abbreviates: `{"$repeat": ["x", 3]}` is `"xxx"`, `{"$list": [v, 3]}` is `[v, v, v]`.
+///
+/// # Errors
+///
+/// If an abbreviation is none of these.
+pub fn expand(value: Value) -> Result<Value, String> {
+    match value {
+        Value::Array(list) => list.into_iter().map(expand).collect(),
+        Value::Object(members) => {
+            let mut pairs = members.iter();
+            if let (Some((name, of)), None) = (pairs.next(), pairs.next())
+                && name.starts_with('$')
+            {
+                let unknown = || format!("unknown abbreviation {name}: {of}");
+                let [what, count] = of.as_array().map_or(&[][..], Vec::as_slice) else {
+                    return Err(unknown());
+                };
+                let count = count.as_u64().ok_or_else(unknown)? as usize;
+                return match (name.as_str(), what) {
+                    ("$repeat", Value::String(text)) => Ok(Value::String(text.repeat(count))),
+                    ("$list", what) => Ok(Value::Array(vec![expand(what.clone())?; count])),
+                    _ => Err(unknown()),
+                };
+            }
+            let members = members.into_iter();
+            members
+                .map(|(name, value)| Ok((name, expand(value)?)))
+                .collect()
+        }
+        other => Ok(other),
     }
 }

@@ -1,18 +1,49 @@
 //! Which events a subscription wants: compiled from what a user declared, asked once for each event.
 //!
-//! Decides ED-084 and ED-086 to ED-090: event types and subjects. Advanced filters are refused when a specification is
-//! checked ([`crate::spec`]), so none arrives here. When a filter applies to an event is not decided here either
-//! (ED-085).
+//! Decides ED-084 and ED-086 to ED-115: event types, subjects and advanced filters. When a filter applies to an event is
+//! not decided here (ED-085).
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `event.rs` | what of an event can be looked at |
+//! | `key.rs` | what a key names |
+//! | `table.rs` | how the values at the keys of many filters are found at once |
+//! | `value.rs` | what a value is for comparing |
+//! | `condition.rs` | what each operator says to a value |
+//! | `index.rs`, `prefixes.rs` | which of many filters an event has to be shown to |
 //!
 //! Comparison without case is ordinal after Unicode simple case folding (ED-095): character by character, no
 //! normalisation, no locale. So `ß` is not `ss`, `İ` is not `i`, and the Kelvin sign is `k`.
+
+mod condition;
+mod event;
+mod index;
+mod key;
+mod prefixes;
+mod table;
+mod value;
 
 use std::borrow::Cow;
 use std::fmt;
 
 use icu_casemap::CaseMapper;
 
+use self::condition::Condition;
+use self::table::{KeyTable, Slot, Values};
 use crate::spec::FilterSpec;
+
+pub use self::event::FilterEvent;
+pub use self::index::{Answer, FilterIndex};
+pub use self::key::Key;
+
+/// How filters are understood, for all subscriptions of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FilterRules {
+    /// Whether `NumberNotInRange` matches a key that is not there: `filter.numberNotInRangeMatchesMissing` (ED-092).
+    pub number_not_in_range_matches_missing: bool,
+    /// Whether a path goes into the objects of an array: `filter.pathsThroughArrays` (ED-115).
+    pub paths_through_arrays: bool,
+}
 
 /// A filter that is ready to be asked.
 #[derive(Debug, Clone)]
@@ -23,6 +54,10 @@ pub struct Filter {
     begins_with: Box<str>,
     ends_with: Box<str>,
     case_sensitive: bool,
+    conditions: Box<[Condition]>,
+    /// The keys of the conditions, in their order.
+    keys: Box<[Key]>,
+    table: KeyTable,
 }
 
 /// A part of a filter; the first one that fails explains why an event was not wanted (ED-084).
@@ -34,22 +69,50 @@ pub enum Clause {
     SubjectBeginsWith,
     /// The subject ends otherwise.
     SubjectEndsWith,
+    /// The advanced filter of this number, counted from 0.
+    AdvancedFilters(usize),
 }
 
 impl fmt::Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::IncludedEventTypes => "includedEventTypes",
-            Self::SubjectBeginsWith => "subjectBeginsWith",
-            Self::SubjectEndsWith => "subjectEndsWith",
-        })
+        match self {
+            Self::IncludedEventTypes => f.write_str("includedEventTypes"),
+            Self::SubjectBeginsWith => f.write_str("subjectBeginsWith"),
+            Self::SubjectEndsWith => f.write_str("subjectEndsWith"),
+            Self::AdvancedFilters(number) => write!(f, "advancedFilters[{number}]"),
+        }
+    }
+}
+
+/// What all filters look at, made once for an event.
+struct Envelope<'a> {
+    folded_type: Cow<'a, str>,
+    subject: &'a str,
+    folded_subject: Cow<'a, str>,
+}
+
+impl<'a> Envelope<'a> {
+    fn of(event: &FilterEvent<'a>) -> Self {
+        Self {
+            folded_type: fold(event.event_type()),
+            subject: event.subject(),
+            folded_subject: fold(event.subject()),
+        }
+    }
+
+    fn subject(&self, case_sensitive: bool) -> &str {
+        if case_sensitive {
+            self.subject
+        } else {
+            &self.folded_subject
+        }
     }
 }
 
 impl Filter {
     /// Makes a checked specification ready.
     #[must_use]
-    pub fn new(spec: &FilterSpec) -> Self {
+    pub fn new(spec: &FilterSpec, rules: FilterRules) -> Self {
         let prepare = |text: &str| {
             if spec.is_subject_case_sensitive {
                 text.into()
@@ -57,61 +120,81 @@ impl Filter {
                 fold(text).into()
             }
         };
+        let mut table = KeyTable::new(rules);
+        let advanced = &spec.advanced_filters;
+        let keys: Box<[_]> = advanced.iter().map(|one| Key::parse(one.key())).collect();
+        let into_arrays = spec.enable_advanced_filtering_on_arrays;
+        let conditions = advanced.iter().zip(&keys);
+        let conditions = conditions
+            .map(|(one, key)| Condition::new(one, table.intern(key), into_arrays, rules))
+            .collect();
         Self {
             event_types: spec.included_event_types.as_deref().and_then(compile_types),
             begins_with: prepare(&spec.subject_begins_with),
             ends_with: prepare(&spec.subject_ends_with),
             case_sensitive: spec.is_subject_case_sensitive,
+            conditions,
+            keys,
+            table,
         }
     }
 
-    /// Says whether an event is wanted. An event without subject has the empty one (ED-089).
+    /// Says whether an event is wanted.
     ///
     /// # Errors
     ///
     /// The first clause that fails.
-    pub fn matches(&self, event_type: &str, subject: &str) -> Result<(), Clause> {
-        if !self.wants_type(event_type) {
-            return Err(Clause::IncludedEventTypes);
+    pub fn matches(&self, event: &FilterEvent<'_>) -> Result<(), Clause> {
+        self.judge_envelope(&Envelope::of(event))?;
+        if self.conditions.is_empty() {
+            return Ok(());
         }
-        if !self.begins(subject) {
+        self.judge_values(&self.table.find(event), |condition, _| condition.slot)
+    }
+
+    /// How many advanced filters were evaluated when this was the answer (ED-119): all of them, or those up to the first that
+    /// failed.
+    #[must_use]
+    pub fn evaluated(&self, answer: Result<(), Clause>) -> usize {
+        match answer {
+            Ok(()) => self.conditions.len(),
+            Err(Clause::AdvancedFilters(failed)) => failed + 1,
+            Err(_) => 0,
+        }
+    }
+
+    fn judge_envelope(&self, envelope: &Envelope<'_>) -> Result<(), Clause> {
+        if let Some(types) = &self.event_types {
+            let folded = &*envelope.folded_type;
+            if types
+                .binary_search_by(|wanted| (**wanted).cmp(folded))
+                .is_err()
+            {
+                return Err(Clause::IncludedEventTypes);
+            }
+        }
+        let subject = envelope.subject(self.case_sensitive);
+        if !subject.starts_with(&*self.begins_with) {
             return Err(Clause::SubjectBeginsWith);
         }
-        if !self.ends(subject) {
+        if !subject.ends_with(&*self.ends_with) {
             return Err(Clause::SubjectEndsWith);
         }
         Ok(())
     }
 
-    fn wants_type(&self, event_type: &str) -> bool {
-        let Some(types) = &self.event_types else {
-            return true;
-        };
-        let folded = fold(event_type);
-        types
-            .binary_search_by(|wanted| (**wanted).cmp(&folded))
-            .is_ok()
-    }
-
-    fn begins(&self, subject: &str) -> bool {
-        if self.case_sensitive {
-            return subject.starts_with(&*self.begins_with);
-        }
-        let mut folded = subject.chars().map(fold_char);
-        self.begins_with
-            .chars()
-            .all(|wanted| folded.next() == Some(wanted))
-    }
-
-    fn ends(&self, subject: &str) -> bool {
-        if self.case_sensitive {
-            return subject.ends_with(&*self.ends_with);
-        }
-        let mut folded = subject.chars().rev().map(fold_char);
-        self.ends_with
-            .chars()
-            .rev()
-            .all(|wanted| folded.next() == Some(wanted))
+    /// `slot` says where the value of a condition is among these.
+    fn judge_values(
+        &self,
+        values: &Values<'_>,
+        slot: impl Fn(&Condition, usize) -> Slot,
+    ) -> Result<(), Clause> {
+        let failed = self
+            .conditions
+            .iter()
+            .enumerate()
+            .position(|(number, condition)| !condition.holds(values.get(slot(condition, number))));
+        failed.map_or(Ok(()), |number| Err(Clause::AdvancedFilters(number)))
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`name`] | which names are valid |
 //! | [`position`] | how events and places in the log are numbered |
 //! | [`event`] | the one inner shape of an event |
+//! | [`decimal`] | how numbers are compared, exactly |
 //! | [`spec`] | what users declare: topics and subscriptions |
 //! | [`filter`] | which events a subscription wants |
 //! | [`outcome`] | what an answer or a failure means |
@@ -23,6 +24,7 @@
 
 pub mod credit;
 pub mod dead_letter;
+pub mod decimal;
 pub mod event;
 pub mod filter;
 pub mod limits;

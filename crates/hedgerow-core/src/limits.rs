@@ -46,8 +46,9 @@ pub const TOPIC_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=50;
 /// Characters of a subscription's name. Source: ED-268.
 pub const SUBSCRIPTION_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=64;
 
-/// Bytes of a specification as JSON: far above what a real one needs, and below what parsing could be abused with.
-pub const SPEC_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of a specification as JSON: it holds the most values that filters may have (ED-118) if they are ids of a usual
+/// length, and is below what parsing could be abused with.
+pub const SPEC_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of an endpoint's URL, so that the request line stays under the 8 KiB that common servers accept.
 pub const ENDPOINT_URL_BYTES_MAX: usize = 4_096;
@@ -60,8 +61,8 @@ pub const EXTRA_CA_CERTIFICATES_MAX: usize = 16;
 /// Entries of `includedEventTypes`: each published event is compared with them.
 pub const INCLUDED_EVENT_TYPES_MAX: usize = 1_000;
 
-/// Bytes of one text in a filter. Source: ED-117 allows 512 UTF-16 units for advanced filters, which are at most three
-/// bytes each; the same bound keeps the simple ones small.
+/// Bytes of one text in a filter: a subject's beginning or end, an event type, a key. Source: ED-117 allows 512 UTF-16
+/// units for the texts of advanced filters, which are at most three bytes each; the same bound keeps the others small.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1_536;
 
 /// Bytes of a `sourceField` of an input mapping: a path that a person writes.
@@ -72,6 +73,26 @@ pub const SOURCE_FIELD_PARTS_MAX: usize = 32;
 
 /// Bytes of a `defaultValue` of an input mapping: every event carries it.
 pub const MAPPING_DEFAULT_BYTES_MAX: usize = 1_024;
+
+/// UTF-16 units of one text that an advanced filter compares with. Source: ED-117.
+pub const FILTER_OPERAND_UNITS_MAX: usize = 512;
+
+/// Advanced filters of one subscription: the default of the setting, and the most it can be. Source: ED-116, ED-118.
+pub const ADVANCED_FILTERS_DEFAULT: usize = 25;
+/// See [`ADVANCED_FILTERS_DEFAULT`].
+pub const ADVANCED_FILTERS_MAX: usize = 1_000;
+
+/// Operand values over all advanced filters of one subscription: the default of the setting, and the most it can be. Source:
+/// ED-116, ED-118.
+pub const FILTER_VALUES_DEFAULT: usize = 25;
+/// See [`FILTER_VALUES_DEFAULT`].
+pub const FILTER_VALUES_MAX: usize = 10_000;
+
+/// Levels of a filter's key: what lies below a level is looked through once more for it.
+pub const FILTER_KEY_LEVELS_MAX: usize = 64;
+
+/// The power of ten of a number in a filter, up or down: far beyond any use, and comparing stays exact up to here.
+pub const FILTER_EXPONENT_MAX: i64 = 1_000_000_000_000_000;
 
 /// `retryPolicy.maxDeliveryAttempts`. Source: ED-200.
 pub const DELIVERY_ATTEMPTS: std::ops::RangeInclusive<u16> = 1..=30;

@@ -2,29 +2,34 @@
 //!
 //! A specification is made from JSON by its `check` function and from nothing else; it says what was wrong with the
 //! path of the offending member. Unknown members are refused, a member that is `null` counts as absent, and numbers are
-//! never read out of texts or cut to integers. `to_json` gives the same specification with every default written out,
-//! which is what the catalog stores; `Serialize` and `Deserialize` are these two functions.
+//! never read out of texts or cut to integers. `Serialize` gives the same specification with every default written out, which
+//! is what the catalog stores, and `Deserialize` reads that; there the numbers of filters are texts, which every reader of
+//! JSON keeps as they are.
 //!
 //! What a declaration means is decided elsewhere: [`crate::filter`], [`crate::retry`], [`crate::outcome`]. Whether an
 //! endpoint's address may be connected to is not judged here.
 
+mod advanced;
 mod dead_letter;
 mod delivery_schema;
 mod endpoint_url;
 mod fields;
 mod filter;
 mod input_mapping;
+mod operator;
 mod subscription;
 mod topic;
 mod webhook_tls;
 
 use serde_json::Value;
 
+pub use advanced::{AdvancedFilter, Operands};
 pub use dead_letter::{ContainerPath, DeadLetterDestination};
 pub use delivery_schema::DeliverySchema;
 pub use endpoint_url::EndpointUrl;
-pub use filter::FilterSpec;
+pub use filter::{FilterLimits, FilterSpec};
 pub use input_mapping::{InputSchemaMapping, MappedField, SourceField};
+pub use operator::{OperandKind, Operator};
 pub use subscription::{Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 pub use webhook_tls::{TlsVersion, WebhookTls};

@@ -16,7 +16,7 @@ mod story;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hedgerow_core::filter::Clause;
+use hedgerow_core::filter::{Clause, FilterRules};
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::RetryPolicy;
@@ -200,6 +200,8 @@ pub struct EventStandings {
     pub deliveries: Vec<DeliveryStanding>,
     /// Subscriptions that are left out.
     pub left_out: usize,
+    /// How its filter is understood.
+    pub rules: FilterRules,
 }
 
 /// Where the delivery of one event to one subscription stands, if there is one.

@@ -88,6 +88,8 @@ pub struct SubscriptionMetrics {
     matched: AtomicU64,
     /// The last event that was counted as wanted: events are offered again after the store was opened again.
     matched_to: AtomicU64,
+    /// Advanced filters that were evaluated for it (ED-119).
+    evaluated: AtomicU64,
     /// Events that its endpoint accepted.
     delivered: AtomicU64,
     /// Attempts that failed.
@@ -296,6 +298,7 @@ impl SubscriptionMetrics {
             is_gone: AtomicBool::new(false),
             matched: AtomicU64::new(0),
             matched_to: AtomicU64::new(0),
+            evaluated: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
             failed: Tally::default(),
             dropped: Tally::default(),
@@ -317,6 +320,17 @@ impl SubscriptionMetrics {
     #[must_use]
     pub fn matched(&self) -> u64 {
         self.matched.load(Ordering::Relaxed)
+    }
+
+    /// Advanced filters that were evaluated for it; an event that the index of filters sends away evaluates none.
+    #[must_use]
+    pub fn evaluated(&self) -> u64 {
+        self.evaluated.load(Ordering::Relaxed)
+    }
+
+    /// So many advanced filters were evaluated for an event.
+    pub(crate) fn note_evaluated(&self, count: usize) {
+        self.evaluated.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Events that its endpoint accepted.

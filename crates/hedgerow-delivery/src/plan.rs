@@ -1,12 +1,11 @@
 //! What an attempt needs of its subscription. Made when the subscription is declared or changed, read when an attempt is
-//! made: endpoint, headers, timeout and policy are never versioned by position (ED-085).
+//! made: endpoint, headers, timeout and policy are never versioned by position (ED-085). What is, the filter, is not here.
 
 use std::time::Duration;
 
 use http::uri::{InvalidUri, PathAndQuery};
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
-use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
@@ -36,8 +35,6 @@ pub(crate) struct Plan {
     pub(crate) dead_letter: DeadLetterSettings,
     /// The least time between two starts, if the endpoint asked for one (ED-167).
     pub(crate) start_interval: Option<Duration>,
-    /// Each with the first event it decides about, ascending (ED-085).
-    filters: Vec<(u64, Filter)>,
 }
 
 /// An endpoint that cannot be sent to. Refused when a subscription is declared; met again only if the rules for
@@ -57,11 +54,6 @@ impl Plan {
         };
         let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination;
         let (target, path_and_query) = endpoint(endpoint_url, tls).map_err(refused)?;
-        let filters = subscription
-            .filters
-            .iter()
-            .map(|version| (version.from_seq, Filter::new(&version.filter)))
-            .collect();
         Ok(Self {
             topic_name: topic.name.as_str().to_owned(),
             subscription_name: subscription.name.as_str().to_owned(),
@@ -76,23 +68,12 @@ impl Plan {
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
             start_interval: subscription.allowed_rate.map(start_interval),
-            filters,
         })
     }
 
     /// Whether both send to the same URL.
     pub(crate) fn is_same_endpoint(&self, other: &Self) -> bool {
         self.target == other.target && self.path_and_query == other.path_and_query
-    }
-
-    /// Whether the filter in force at the event wants it.
-    pub(crate) fn wants(&self, seq: u64, event_type: &str, subject: &str) -> bool {
-        let version = self
-            .filters
-            .iter()
-            .rev()
-            .find(|(from_seq, _)| *from_seq <= seq);
-        version.is_some_and(|(_, filter)| filter.matches(event_type, subject).is_ok())
     }
 }
 

@@ -46,8 +46,9 @@ pub(crate) struct Runner {
     pub(crate) plan: Arc<Plan>,
     /// What is counted of it.
     pub(crate) metrics: Arc<SubscriptionMetrics>,
-    /// The first event that was not offered yet.
-    pub(crate) read_to: u64,
+    /// The first event that was not offered yet, of a subscription that stands before the reader; `None` at the reader, whose
+    /// place is its place.
+    pub(crate) behind_at: Option<u64>,
     waiting: VecDeque<Waiting>,
     due: BTreeMap<DueKey, Progress>,
     pub(crate) letters: Letters,
@@ -152,14 +153,14 @@ impl Runner {
         topic: TopicId,
         plan: Arc<Plan>,
         metrics: Arc<SubscriptionMetrics>,
-        read_to: u64,
+        behind_at: Option<u64>,
     ) -> Self {
         Self {
             id,
             topic,
             plan,
             metrics,
-            read_to,
+            behind_at,
             waiting: VecDeque::new(),
             due: BTreeMap::new(),
             letters: Letters::default(),
@@ -191,12 +192,10 @@ impl Runner {
         self.waiting.push_back(Waiting { seq, published });
     }
 
-    /// The first event that was not attempted yet and may have to be.
-    pub(crate) fn cursor(&self) -> u64 {
-        let first = self
-            .waiting
-            .front()
-            .map_or(self.read_to, |waiting| waiting.seq);
+    /// The first event that was not attempted yet and may have to be, given the reader's place.
+    pub(crate) fn cursor(&self, head: u64) -> u64 {
+        let first = self.waiting.front().map(|waiting| waiting.seq);
+        let first = first.or(self.behind_at).unwrap_or(head);
         self.unbegun.map_or(first, |unbegun| unbegun.min(first))
     }
 
@@ -455,15 +454,17 @@ impl Runner {
         exchanges.for_each(|exchange| exchange.abort.abort());
     }
 
-    /// Where a delivery stands that is known here; `None` if it is not, as when its row is only in the view.
-    pub(crate) fn standing(&self, seq: u64) -> Option<Standing> {
+    /// Where a delivery stands that is known here, given the reader's place; `None` if it is not, as when its row is only in
+    /// the view.
+    pub(crate) fn standing(&self, seq: u64, head: u64) -> Option<Standing> {
         if let Some(flight) = self.flights.get(&seq) {
             return Some(Standing::InFlight {
                 is_attempt: flight.is_attempt,
                 progress: flight.progress,
             });
         }
-        if seq >= self.read_to || self.waiting.iter().any(|waiting| waiting.seq == seq) {
+        let is_ahead = seq >= self.behind_at.unwrap_or(head);
+        if is_ahead || self.waiting.iter().any(|waiting| waiting.seq == seq) {
             return Some(Standing::NotBegun);
         }
         let due = self.due.iter().find(|(key, _)| key.1 == seq);

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
+use hedgerow_core::filter::FilterRules;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
+use hedgerow_core::spec::FilterLimits;
 use hedgerow_core::validation::ValidationSettings;
 use hedgerow_dialect::dead_letter::ExtraMembers;
 
@@ -18,6 +20,10 @@ pub struct EngineSettings {
     /// Where this server is reached from outside, without a slash at its end: the URLs that complete handshakes are made
     /// from it (ED-160).
     pub public_url: String,
+    /// How much a filter may ask for when it is declared.
+    pub filter_limits: FilterLimits,
+    /// How filters are understood.
+    pub filter_rules: FilterRules,
     /// Attempts at one endpoint at a time.
     pub credits: CreditSettings,
     /// Attempts at a time over all endpoints.
@@ -56,6 +62,8 @@ impl Default for EngineSettings {
             retry: RetrySettings::default(),
             validation: ValidationSettings::default(),
             public_url: "http://localhost:8080".to_owned(),
+            filter_limits: FilterLimits::default(),
+            filter_rules: FilterRules::default(),
             credits: CreditSettings::default(),
             attempts_max: 4096,
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,

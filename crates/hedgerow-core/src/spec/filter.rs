@@ -1,9 +1,10 @@
-//! The filter of a subscription, as declared (ED-083, ED-086 to ED-089).
+//! The filter of a subscription, as declared (ED-083, ED-086 to ED-089, ED-116, ED-118).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::SpecError;
+use super::advanced::{AdvancedFilter, Form};
 use super::fields::Fields;
 use crate::limits;
 
@@ -19,17 +20,89 @@ pub struct FilterSpec {
     pub subject_ends_with: String,
     /// Whether these two look at case.
     pub is_subject_case_sensitive: bool,
-    /// Kept for when there are advanced filters; means nothing without them.
+    /// Whether advanced filters look into arrays (ED-111, ED-112).
     pub enable_advanced_filtering_on_arrays: bool,
+    /// Conditions on the values at keys; all of them must hold.
+    pub advanced_filters: Vec<AdvancedFilter>,
 }
 
-impl FilterSpec {
-    /// Checks a filter that stands at `path` of a declaration.
+/// How much one filter may ask for (ED-116, ED-118).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterLimits {
+    /// Advanced filters: `filter.maxAdvancedFilters`.
+    pub max_advanced_filters: usize,
+    /// Operands over all of them; a range is one: `filter.maxValues`.
+    pub max_values: usize,
+}
+
+impl Default for FilterLimits {
+    fn default() -> Self {
+        Self {
+            max_advanced_filters: limits::ADVANCED_FILTERS_DEFAULT,
+            max_values: limits::FILTER_VALUES_DEFAULT,
+        }
+    }
+}
+
+impl FilterLimits {
+    /// The widest that the settings can be.
+    pub const WIDEST: Self = Self {
+        max_advanced_filters: limits::ADVANCED_FILTERS_MAX,
+        max_values: limits::FILTER_VALUES_MAX,
+    };
+
+    /// Judges a filter that stands at `path` of a declaration.
     ///
     /// # Errors
     ///
-    /// The first offending member. Advanced filters are not supported yet.
+    /// If it asks for too much.
+    pub fn judge(&self, filter: &FilterSpec, path: &str) -> Result<(), SpecError> {
+        let (count, max) = (filter.advanced_filters.len(), self.max_advanced_filters);
+        if count > max {
+            let message = format!(
+                "has {count} filters, at most {max} are possible; the server's setting \
+                 filter.max_advanced_filters says how many"
+            );
+            return Err(SpecError::new(member(path, ADVANCED), message));
+        }
+        let operands = filter
+            .advanced_filters
+            .iter()
+            .map(|one| one.operands().count());
+        let (count, max) = (operands.sum::<usize>(), self.max_values);
+        if count > max {
+            let message = format!(
+                "has {count} values over all filters, at most {max} are possible; the server's setting \
+                 filter.max_values says how many"
+            );
+            return Err(SpecError::new(member(path, ADVANCED), message));
+        }
+        Ok(())
+    }
+}
+
+const ADVANCED: &str = "advancedFilters";
+
+fn member(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+impl FilterSpec {
+    /// Checks a filter that stands at `path` of a declaration. How much it asks for is judged by [`FilterLimits::judge`]
+    /// besides; here the widest limits hold.
+    ///
+    /// # Errors
+    ///
+    /// The first offending member.
     pub fn check(value: &Value, path: &str) -> Result<Self, SpecError> {
+        Self::read(value, path, Form::Declared)
+    }
+
+    pub(super) fn read(value: &Value, path: &str, form: Form) -> Result<Self, SpecError> {
         let mut fields = Fields::open(value, path)?;
         let spec = Self {
             included_event_types: included_event_types(&mut fields)?,
@@ -39,25 +112,27 @@ impl FilterSpec {
             enable_advanced_filtering_on_arrays: fields
                 .boolean("enableAdvancedFilteringOnArrays")?
                 .unwrap_or(false),
+            advanced_filters: advanced_filters(&mut fields, form)?,
         };
-        if fields
-            .list("advancedFilters")?
-            .is_some_and(|list| !list.is_empty())
-        {
-            return Err(fields.error("advancedFilters", "is not supported by this version"));
-        }
+        FilterLimits::WIDEST.judge(&spec, path)?;
         fields.finish()?;
         Ok(spec)
     }
 
-    /// The filter with every default written out.
+    /// The filter with every default written out, as a declaration has it.
     #[must_use]
     pub fn to_json(&self) -> Value {
+        self.write(Form::Declared)
+    }
+
+    pub(super) fn write(&self, form: Form) -> Value {
+        let advanced = self.advanced_filters.iter();
         let mut json = json!({
             "subjectBeginsWith": self.subject_begins_with,
             "subjectEndsWith": self.subject_ends_with,
             "isSubjectCaseSensitive": self.is_subject_case_sensitive,
             "enableAdvancedFilteringOnArrays": self.enable_advanced_filtering_on_arrays,
+            ADVANCED: advanced.map(|one| one.to_json(form)).collect::<Vec<_>>(),
         });
         if let Some(types) = &self.included_event_types {
             json["includedEventTypes"] = json!(types);
@@ -70,14 +145,27 @@ impl TryFrom<Value> for FilterSpec {
     type Error = SpecError;
 
     fn try_from(value: Value) -> Result<Self, SpecError> {
-        Self::check(&value, "filter")
+        Self::read(&value, "filter", Form::Stored)
     }
 }
 
 impl From<FilterSpec> for Value {
     fn from(spec: FilterSpec) -> Self {
-        spec.to_json()
+        spec.write(Form::Stored)
     }
+}
+
+fn advanced_filters(fields: &mut Fields<'_>, form: Form) -> Result<Vec<AdvancedFilter>, SpecError> {
+    let list = fields.list(ADVANCED)?.unwrap_or_default();
+    if list.len() > limits::ADVANCED_FILTERS_MAX {
+        let max = limits::ADVANCED_FILTERS_MAX;
+        return Err(fields.error(ADVANCED, format!("must have at most {max} entries")));
+    }
+    let path = |index: usize| fields.path(&format!("{ADVANCED}[{index}]"));
+    list.iter()
+        .enumerate()
+        .map(|(index, value)| AdvancedFilter::check(value, &path(index), form))
+        .collect()
 }
 
 fn included_event_types(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, SpecError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::advanced::Form;
 use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
@@ -88,6 +89,10 @@ impl SubscriptionSpec {
     ///
     /// The first offending member.
     pub fn check(value: &Value) -> Result<Checked<Self>, SpecError> {
+        Self::read(value, Form::Declared)
+    }
+
+    fn read(value: &Value, form: Form) -> Result<Checked<Self>, SpecError> {
         let mut warnings = Vec::new();
         let mut fields = Fields::open(value, "")?;
         let Some(destination) = fields.object("destination")? else {
@@ -97,7 +102,7 @@ impl SubscriptionSpec {
             destination: check_destination(destination)?,
             filter: match fields.value("filter") {
                 None => FilterSpec::default(),
-                Some(filter) => FilterSpec::check(filter, "filter")?,
+                Some(filter) => FilterSpec::read(filter, "filter", form)?,
             },
             retry_policy: check_retry_policy(fields.object("retryPolicy")?, &mut warnings)?,
             overrides: check_overrides(fields.object("retry")?)?,
@@ -119,7 +124,7 @@ impl SubscriptionSpec {
         Ok(Checked { spec, warnings })
     }
 
-    /// The subscription with every default written out, secrets included: for the catalog.
+    /// The subscription with every default written out, as a declaration has it, secrets included.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Destination::WebHook { endpoint_url, .. } = &self.destination;
@@ -163,13 +168,15 @@ impl TryFrom<Value> for SubscriptionSpec {
     type Error = SpecError;
 
     fn try_from(value: Value) -> Result<Self, SpecError> {
-        Self::check(&value).map(|checked| checked.spec)
+        Self::read(&value, Form::Stored).map(|checked| checked.spec)
     }
 }
 
 impl From<SubscriptionSpec> for Value {
     fn from(spec: SubscriptionSpec) -> Self {
-        spec.to_json()
+        let mut json = spec.to_json();
+        json["filter"] = spec.filter.write(Form::Stored);
+        json
     }
 }
 

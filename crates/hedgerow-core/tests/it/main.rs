@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // A test stops at once.
 
+mod filter_index;
 mod properties;
 mod topic_spec;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use hedgerow_core::filter::{Filter, fold};
+use hedgerow_core::event::{Data, Event};
+use hedgerow_core::filter::{Filter, FilterEvent, FilterRules, fold};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome, parse_retry_after};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{
@@ -193,11 +194,15 @@ proptest! {
             is_subject_case_sensitive: case_sensitive,
             ..FilterSpec::default()
         };
-        let filter = Filter::new(&spec);
+        let filter = Filter::new(&spec, FilterRules::default());
         let subject = format!("{before}{text}{after}");
-        prop_assert_eq!(filter.matches(&text, &subject), Ok(()));
-        prop_assert_eq!(filter.matches(&fold(&before), &subject), Ok(()));
-        let _ = filter.matches(&subject, &text);
+        let asked = |event_type: &str, subject: &str| {
+            let event = event_of(event_type, subject);
+            filter.matches(&FilterEvent::new(&event, "/topics/t"))
+        };
+        prop_assert_eq!(asked(&text, &subject), Ok(()));
+        prop_assert_eq!(asked(&fold(&before), &subject), Ok(()));
+        let _ = asked(&subject, &text);
     }
 
     #[test]
@@ -216,7 +221,10 @@ proptest! {
         let _ = TopicSpec::check(&value);
         if let Ok(checked) = SubscriptionSpec::check(&value) {
             let again = SubscriptionSpec::check(&checked.spec.to_json()).unwrap();
-            prop_assert_eq!(again.spec, checked.spec);
+            prop_assert_eq!(&again.spec, &checked.spec);
+            let stored = serde_json::to_value(&checked.spec).unwrap();
+            let read: SubscriptionSpec = serde_json::from_value(stored).unwrap();
+            prop_assert_eq!(read, checked.spec);
         }
     }
 
@@ -387,4 +395,19 @@ fn a_slot_at_the_moment_of_the_answer_is_not_used() {
     assert_eq!(due(at(10), None), Next::Due(at(30)));
     assert_eq!(due(at(0), Some(at(300))), Next::Due(at(300)));
     assert_eq!(due(at(0), Some(at(86_401))), Next::Due(at(129_600)));
+}
+
+fn event_of<'a>(event_type: &'a str, subject: &'a str) -> Event<'a> {
+    Event {
+        id: "1".into(),
+        source: None,
+        event_type: event_type.into(),
+        subject: Some(subject.into()),
+        time: None,
+        data_version: None,
+        data_content_type: None,
+        data_schema: None,
+        extensions: Vec::new(),
+        data: Data::None,
+    }
 }

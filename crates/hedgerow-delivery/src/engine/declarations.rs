@@ -272,7 +272,8 @@ impl Engine {
     ) -> Option<(Change, Answered)> {
         let found = self.topic_named(topic_name).map(|topic| topic.id);
         let (topic, answer) = found_or_answered(found, answer)?;
-        if let Err(error) = self.judge_endpoint(&spec) {
+        let judged = self.judge_endpoint(&spec);
+        if let Err(error) = judged.and_then(|()| self.judge_filter(&spec)) {
             reply(answer, Err(error));
             return None;
         }
@@ -360,6 +361,14 @@ impl Engine {
             .map_err(CommandError::Invalid)
     }
 
+    /// Refuses a filter that asks for more than the server's settings allow (ED-116, ED-118).
+    fn judge_filter(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
+        let limits = self.settings.filter_limits;
+        limits
+            .judge(&spec.filter, "filter")
+            .map_err(CommandError::Invalid)
+    }
+
     /// A change became durable: it holds from here on.
     pub(super) fn observe_declared(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
         self.follow_change(&self.view.change_in(record)?)?;
@@ -418,6 +427,7 @@ impl Engine {
         let runner = self.runners.get(&subscription.id);
         let topic = self.view.catalog().topic(subscription.topic);
         let head = self.view.next_seq(subscription.topic);
+        let behind_at = runner.and_then(|runner| runner.behind_at);
         // A delivery whose start is queued is in flight, and in the view not begun yet.
         let begun = |runner: &Runner| self.credits_of_unbegun(runner);
         let waiting = runner.map_or(0, |runner| runner.waiting_len() + begun(runner)) as u64;
@@ -431,7 +441,7 @@ impl Engine {
             waiting,
             in_flight: runner.map_or(0, |runner| runner.in_flight() as u64),
             next_due: self.next_due(subscription.id),
-            behind: runner.map_or(0, |runner| head.saturating_sub(runner.read_to)),
+            behind: behind_at.map_or(0, |at| head.saturating_sub(at)),
             dead_letter_problem: self.letter_writes.problem(subscription.id).cloned(),
         }
     }

@@ -71,19 +71,23 @@ impl Engine {
             topic_name: Some(topic.name.as_str().to_owned()),
             deliveries: deliveries.collect::<Result<_, StoreError>>()?,
             left_out,
+            rules: self.settings.filter_rules,
         })
     }
 
     fn place(
         &self,
         subscription: &Subscription,
-        Position { seq, .. }: Position,
+        Position { topic, seq }: Position,
         hint: Option<Timestamp>,
         rows_left: &mut usize,
     ) -> Result<Place, StoreError> {
         let id = subscription.id;
         let standing = match self.runners.get(&id) {
-            Some(runner) => runner.standing(seq),
+            Some(runner) => {
+                let head = self.readers.get(&topic).map_or(seq, |reader| reader.head);
+                runner.standing(seq, head)
+            }
             // Its endpoint cannot be used: it stands where it is.
             None if seq >= self.view.cursor(id) => Some(Standing::NotBegun),
             None => None,

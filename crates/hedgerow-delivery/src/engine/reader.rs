@@ -1,14 +1,17 @@
 //! Following the log: each durable record is folded into the view and then acted on. Each event is unpacked and matched
 //! once, for all subscriptions that stand at the reader; the others are behind and are read for from their own places,
 //! together (design D2).
+//!
+//! An index finds the filters that may want an event. A subscription that stands at the reader has no place of its own, so
+//! one that does not want an event costs nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_core::position::{Position, SubscriptionId};
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::filter::{FilterEvent, FilterIndex, FilterRules};
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_store::record::{Events, Read, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -31,28 +34,26 @@ pub(super) struct TopicReader {
     pub(super) behind: BTreeSet<SubscriptionId>,
     /// Subscriptions whose endpoint cannot be used: they stand where they are.
     pub(super) stranded: BTreeSet<SubscriptionId>,
+    /// The filters of all of them that have a runner.
+    pub(super) filters: FilterIndex<SubscriptionId>,
+    /// What the key `topic` of a filter stands for.
+    path: String,
     /// The places that were written down last.
     pub(super) written: Option<Read>,
 }
 
 impl TopicReader {
-    pub(super) fn new(head: u64) -> Self {
+    pub(super) fn new(head: u64, path: String, rules: FilterRules) -> Self {
         Self {
             head,
             subscriptions: BTreeSet::new(),
             behind: BTreeSet::new(),
             stranded: BTreeSet::new(),
+            filters: FilterIndex::new(rules),
+            path,
             written: None,
         }
     }
-}
-
-/// What filters look at.
-struct Offered<'a> {
-    seq: u64,
-    published: Timestamp,
-    event_type: &'a str,
-    subject: &'a str,
 }
 
 impl Engine {
@@ -122,63 +123,45 @@ impl Engine {
         };
         reader.head = events.first_seq + u64::from(events.packed.count());
         self.moved.insert(events.topic);
-        let head = reader.head;
-        let at_head: Vec<_> = reader
-            .subscriptions
-            .difference(&reader.behind)
-            .copied()
-            .collect();
-        if at_head.is_empty() {
+        if reader.behind.len() == reader.subscriptions.len() {
             return Ok(());
         }
-        let unpacked = events.packed.iter().collect::<Result<Vec<_>, _>>()?;
-        let offered: Vec<_> = unpacked
-            .iter()
-            .zip(events.first_seq..)
-            .map(|((_, event), seq)| Offered {
-                seq,
-                published: events.published,
-                event_type: &event.event_type,
-                subject: event.subject.as_deref().unwrap_or_default(),
-            })
-            .collect();
-        for id in at_head {
-            self.offer_to(id, &offered, head);
+        let mut answers = Vec::new();
+        let mut matched = Vec::new();
+        for (unpacked, seq) in events.packed.iter().zip(events.first_seq..) {
+            let (_, event) = unpacked?;
+            let event = FilterEvent::new(&event, &reader.path);
+            let behind = &reader.behind;
+            let is_at_head = |id| !behind.contains(&id);
+            reader
+                .filters
+                .ask(seq, &event, is_at_head, |answer| answers.push(answer));
+            for answer in answers.drain(..) {
+                let Some(runner) = self.runners.get_mut(&answer.id) else {
+                    continue;
+                };
+                runner.metrics.note_evaluated(answer.evaluated);
+                if answer.result.is_err() {
+                    continue;
+                }
+                if runner.has_room() {
+                    runner.offer(seq, events.published);
+                    matched.push(answer.id);
+                } else {
+                    runner.behind_at = Some(seq);
+                    reader.behind.insert(answer.id);
+                    self.behind.insert(events.topic);
+                }
+            }
         }
+        self.queue_all_ready(matched);
         Ok(())
     }
 
-    /// Offers events to one subscription, from its place on; notes whether it is behind then.
-    fn offer_to(&mut self, id: SubscriptionId, offered: &[Offered<'_>], head: u64) {
-        let Some(runner) = self.runners.get_mut(&id) else {
-            return;
-        };
-        let plan = Arc::clone(&runner.plan);
-        let topic = runner.topic;
-        let waited = runner.waiting_len();
-        for event in offered {
-            if event.seq < runner.read_to {
-                continue;
-            }
-            if plan.wants(event.seq, event.event_type, event.subject) {
-                if !runner.has_room() {
-                    break;
-                }
-                runner.offer(event.seq, event.published);
-            }
-            runner.read_to = event.seq + 1;
-        }
-        let (is_behind, has_more) = (runner.read_to < head, runner.waiting_len() > waited);
-        self.moved.insert(topic);
-        if let Some(reader) = self.readers.get_mut(&topic) {
-            if is_behind {
-                reader.behind.insert(id);
-                self.behind.insert(topic);
-            } else {
-                reader.behind.remove(&id);
-            }
-        }
-        if has_more {
+    fn queue_all_ready(&mut self, mut ids: Vec<SubscriptionId>) {
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
             self.queue_if_ready(id);
         }
     }
@@ -211,7 +194,7 @@ impl Engine {
             let runners = reader.behind.iter().filter_map(|id| self.runners.get(id));
             let first = runners
                 .filter(|runner| runner.wants_more())
-                .map(|runner| runner.read_to);
+                .filter_map(|runner| runner.behind_at);
             let Some(seq) = first.min() else { continue };
             self.is_reading_behind = true;
             self.read_behind_last = *topic;
@@ -244,7 +227,7 @@ impl Engine {
             Ok((events, _)) => events,
             // Whoever stood there is gone, and its events with it.
             Err(StoreError::Forgotten { .. })
-                if runners.all(|runner| runner.read_to != from.seq) =>
+                if runners.all(|runner| runner.behind_at != Some(from.seq)) =>
             {
                 return Ok(());
             }
@@ -253,33 +236,68 @@ impl Engine {
         // Newer events than the reader's own place are offered when it comes to them.
         let head = reader.head;
         let events: Vec<_> = events.into_iter().filter(|(seq, _)| *seq < head).collect();
+        self.offer_behind(from.topic, &events)
+    }
+
+    /// Offers events to the subscriptions that stand among them.
+    fn offer_behind(
+        &mut self,
+        topic: TopicId,
+        events: &[(u64, StoredEvent)],
+    ) -> Result<(), StoreError> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
             return Ok(());
         };
+        let Some(reader) = self.readers.get_mut(&topic) else {
+            return Ok(());
+        };
         let range = first.0..=last.0;
-        let unpacked: Vec<_> = events
-            .iter()
-            .map(|(seq, event)| Ok((*seq, event.published, unpack_event(&event.bytes)?)))
-            .collect::<Result<_, StoreError>>()?;
-        let offered: Vec<_> = unpacked
-            .iter()
-            .map(|(seq, published, event)| Offered {
-                seq: *seq,
-                published: *published,
-                event_type: &event.event_type,
-                subject: event.subject.as_deref().unwrap_or_default(),
-            })
-            .collect();
-        let behind: Vec<_> = reader.behind.iter().copied().collect();
-        for id in behind {
-            if self
-                .runners
-                .get(&id)
-                .is_some_and(|runner| range.contains(&runner.read_to))
-            {
-                self.offer_to(id, &offered, head);
+        let places = reader.behind.iter().filter_map(|id| {
+            let place = self.runners.get(id)?.behind_at?;
+            range.contains(&place).then_some((*id, place))
+        });
+        // Those that take what they want; who has no more room leaves.
+        let mut taking: HashMap<SubscriptionId, u64> = places.collect();
+        let mut answers = Vec::new();
+        let mut matched = Vec::new();
+        for (seq, stored) in events {
+            let seq = *seq;
+            let event = unpack_event(&stored.bytes)?;
+            let event = FilterEvent::new(&event, &reader.path);
+            let is_taking = |id| taking.get(&id).is_some_and(|place| *place <= seq);
+            reader
+                .filters
+                .ask(seq, &event, is_taking, |answer| answers.push(answer));
+            for answer in answers.drain(..) {
+                let Some(runner) = self.runners.get_mut(&answer.id) else {
+                    continue;
+                };
+                runner.metrics.note_evaluated(answer.evaluated);
+                if answer.result.is_err() {
+                    continue;
+                }
+                if runner.has_room() {
+                    runner.offer(seq, stored.published);
+                    matched.push(answer.id);
+                } else {
+                    runner.behind_at = Some(seq);
+                    taking.remove(&answer.id);
+                }
             }
         }
+        for id in taking.into_keys() {
+            let Some(runner) = self.runners.get_mut(&id) else {
+                continue;
+            };
+            if last.0 + 1 < reader.head {
+                runner.behind_at = Some(last.0 + 1);
+            } else {
+                runner.behind_at = None;
+                reader.behind.remove(&id);
+            }
+        }
+        self.moved.insert(topic);
+        self.queue_all_ready(matched);
         Ok(())
     }
 }

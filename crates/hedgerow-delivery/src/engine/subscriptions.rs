@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hedgerow_core::credit::Signal;
+use hedgerow_core::filter::Filter;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_dialect::event_grid::topic_path;
@@ -78,8 +79,13 @@ impl Engine {
     /// Makes the reader of a topic. Each topic has one, subscribed to or not: a topic whose events nobody reads must not
     /// keep its part of the log.
     fn add_reader(&mut self, topic: TopicId) {
+        let Some(declared) = self.view.catalog().topic(topic) else {
+            return;
+        };
+        let path = topic_path(declared.name.as_str());
         let head = self.view.next_seq(topic);
-        self.readers.insert(topic, TopicReader::new(head));
+        let reader = TopicReader::new(head, path, self.settings.filter_rules);
+        self.readers.insert(topic, reader);
         if self.view.read_to(topic) < head {
             self.moved.insert(topic);
         }
@@ -149,21 +155,24 @@ impl Engine {
             return Ok(());
         };
         let cursor = self.view.cursor(id);
-        let metrics = self.metrics.topic(topic, &plan.topic_name);
-        let metrics = self
-            .metrics
-            .subscription(id, &metrics, &plan.subscription_name);
-        self.runners
-            .insert(id, Runner::new(id, topic, plan, metrics, cursor));
+        let mut behind_at = None;
         if let Some(reader) = self.readers.get_mut(&topic) {
             reader.stranded.remove(&id);
             reader.subscriptions.insert(id);
             if cursor < reader.head {
+                behind_at = Some(cursor);
                 reader.behind.insert(id);
                 self.behind.insert(topic);
                 self.moved.insert(topic);
             }
         }
+        let metrics = self.metrics.topic(topic, &plan.topic_name);
+        let metrics = self
+            .metrics
+            .subscription(id, &metrics, &plan.subscription_name);
+        self.runners
+            .insert(id, Runner::new(id, topic, plan, metrics, behind_at));
+        self.file_filters(id);
         self.plan_wake(id)
     }
 
@@ -184,6 +193,7 @@ impl Engine {
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
             reader.subscriptions.remove(&id);
             reader.behind.remove(&id);
+            reader.filters.remove(id);
             self.moved.insert(runner.topic);
         }
     }
@@ -205,8 +215,27 @@ impl Engine {
             self.endpoints.leave(&former.endpoint, id);
             self.abort_flights(id, Outcome::Canceled)?;
         }
+        self.file_filters(id);
         self.queue_if_ready(id);
         Ok(())
+    }
+
+    /// Files the filters of a subscription anew: each decides about the events from its own place up to the next one's
+    /// (ED-085).
+    fn file_filters(&mut self, id: SubscriptionId) {
+        let Some(subscription) = self.view.catalog().subscription(id) else {
+            return;
+        };
+        let Some(reader) = self.readers.get_mut(&subscription.topic) else {
+            return;
+        };
+        reader.filters.remove(id);
+        let versions = &subscription.filters;
+        let ends = versions.iter().skip(1).map(|version| version.from_seq);
+        for (version, end) in versions.iter().zip(ends.chain([u64::MAX])) {
+            let filter = Filter::new(&version.filter, self.settings.filter_rules);
+            reader.filters.insert(id, version.from_seq..end, filter);
+        }
     }
 
     /// Tells publishers which topics there are.

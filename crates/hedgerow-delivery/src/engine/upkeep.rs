@@ -199,7 +199,7 @@ impl Engine {
                 .iter()
                 .map(|id| (*id, self.view.cursor(*id)));
             let laggards = runners
-                .map(|runner| (runner.id, runner.cursor()))
+                .map(|runner| (runner.id, runner.cursor(reader.head)))
                 .chain(stranded)
                 .filter(|(_, cursor)| *cursor < reader.head)
                 .collect();

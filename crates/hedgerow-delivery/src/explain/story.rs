@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hedgerow_core::filter::Filter;
+use hedgerow_core::filter::{Clause, Filter, FilterEvent, FilterRules};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
+use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::history::{HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event};
 use hedgerow_store::{Store, StoredEvent};
@@ -110,12 +112,17 @@ impl Known {
             Stored::Here(event) => Some(event),
             Stored::Forgotten | Stored::Another => None,
         };
+        let (rules, topic) = (standings.rules, standings.topic_name.as_deref());
         let mut deliveries: Vec<_> = standings
             .deliveries
             .into_iter()
             .map(|standing| {
                 let attempts = attempts.remove(&standing.subscription).unwrap_or_default();
-                self.delivery(standing, attempts, *published, stored)
+                let filter = standing.filter.as_ref();
+                let answer = filter.zip(stored).and_then(|(filter, stored)| {
+                    asked(filter, rules, stored, topic.unwrap_or_default())
+                });
+                self.delivery(standing, attempts, *published, answer)
             })
             .collect();
         // What is left was sent to subscriptions that are gone, or left out.
@@ -146,9 +153,9 @@ impl Known {
         standing: DeliveryStanding,
         attempts: Vec<HistoryRecord>,
         published: Timestamp,
-        stored: Option<&StoredEvent>,
+        answer: Option<Result<(), Clause>>,
     ) -> DeliveryStory {
-        let verdict = self.verdict(&standing, &attempts, published, stored);
+        let verdict = self.verdict(&standing, &attempts, published, answer);
         DeliveryStory {
             subscription: standing.subscription,
             state: state(standing.place, verdict, &attempts),
@@ -165,7 +172,7 @@ impl Known {
         standing: &DeliveryStanding,
         attempts: &[HistoryRecord],
         published: Timestamp,
-        stored: Option<&StoredEvent>,
+        answer: Option<Result<(), Clause>>,
     ) -> Verdict {
         let is_open = !matches!(standing.place, Place::NotBegun | Place::Ended);
         if is_open || !attempts.is_empty() {
@@ -174,15 +181,14 @@ impl Known {
         if let Some(provisioning) = standing.inactive {
             return Verdict::NotActive(provisioning);
         }
-        let Some(filter) = &standing.filter else {
+        if standing.filter.is_none() {
             return if standing.knows_filters {
                 Verdict::SubscribedLater
             } else {
                 Verdict::Unknown
             };
-        };
-        let unpacked = stored.and_then(|event| unpack_event(&event.bytes).ok());
-        let Some(event) = unpacked else {
+        }
+        let Some(answer) = answer else {
             // All attempts since then are remembered, and there was none.
             let knows = !self.has_lost_attempts
                 && self
@@ -194,12 +200,23 @@ impl Known {
                 Verdict::Unknown
             };
         };
-        let subject = event.subject.as_deref().unwrap_or_default();
-        match Filter::new(filter).matches(&event.event_type, subject) {
+        match answer {
             Ok(()) => Verdict::Matched,
             Err(clause) => Verdict::NotMatched(Some(clause)),
         }
     }
+}
+
+/// What a filter says to a stored event; `None` if that cannot be read.
+fn asked(
+    filter: &FilterSpec,
+    rules: FilterRules,
+    stored: &StoredEvent,
+    topic: &str,
+) -> Option<Result<(), Clause>> {
+    let event = unpack_event(&stored.bytes).ok()?;
+    let path = topic_path(topic);
+    Some(Filter::new(filter, rules).matches(&FilterEvent::new(&event, &path)))
 }
 
 fn summary(event: &StoredEvent) -> Option<StoredSummary> {

@@ -265,6 +265,26 @@ pub const SETTINGS: &[Setting] = &[
         WAIT,
         engine.retry.floors.retry_after_max
     ),
+    setting!(
+        "filter.max_advanced_filters",
+        Count(1..=limits::ADVANCED_FILTERS_MAX),
+        engine.filter_limits.max_advanced_filters
+    ),
+    setting!(
+        "filter.max_values",
+        Count(1..=limits::FILTER_VALUES_MAX),
+        engine.filter_limits.max_values
+    ),
+    setting!(
+        "filter.number_not_in_range_matches_missing",
+        Flag,
+        engine.filter_rules.number_not_in_range_matches_missing
+    ),
+    setting!(
+        "filter.paths_through_arrays",
+        Flag,
+        engine.filter_rules.paths_through_arrays
+    ),
     setting!("dead_letter.directory", OtherPath, dead_letter.directory),
     setting!("dead_letter.local_default", Flag, dead_letter.local_default),
     setting!(

@@ -352,6 +352,13 @@ fn of_counters(
             &|one, names, sum| sum.add(names.labels(), Value::Whole(one.matched())),
         ),
         of_each(
+            "hedgerow_advanced_filter_evaluation_count",
+            Some("AdvancedFilterEvaluationCount"),
+            Kind::Counter,
+            "Advanced filters that were evaluated.",
+            &|one, names, sum| sum.add(names.labels(), Value::Whole(one.evaluated())),
+        ),
+        of_each(
             "hedgerow_delivery_success_count",
             Some("DeliverySuccessCount"),
             Kind::Counter,

@@ -416,10 +416,10 @@ async fn refusals_say_what_is_wrong() {
         (
             "PUT",
             "/api/v1/topics/new",
-            json!({ "x": "y".repeat(300_000) }),
+            json!({ "x": "y".repeat(1_100_000) }),
             413,
             "BodyTooLarge",
-            "262144",
+            "1048576",
         ),
     ];
     for (method, path, body, status, code, message) in rows {
