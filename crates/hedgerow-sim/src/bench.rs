@@ -15,6 +15,7 @@ mod events;
 mod explain;
 mod files;
 mod load;
+mod matching;
 mod noise;
 mod options;
 mod pending;

@@ -273,7 +273,7 @@ impl Engine {
         let found = self.topic_named(topic_name).map(|topic| topic.id);
         let (topic, answer) = found_or_answered(found, answer)?;
         let judged = self.judge_endpoint(&spec);
-        if let Err(error) = judged.and_then(|()| self.judge_filter(&spec)) {
+        if let Err(error) = judged.and_then(|()| self.judge_filter(topic, &spec)) {
             reply(answer, Err(error));
             return None;
         }
@@ -361,11 +361,14 @@ impl Engine {
             .map_err(CommandError::Invalid)
     }
 
-    /// Refuses a filter that asks for more than the server's settings allow (ED-116, ED-118).
-    fn judge_filter(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
-        let limits = self.settings.filter_limits;
+    /// Refuses a filter that asks for more than the server's settings allow (ED-116, ED-118), or for what the topic's events
+    /// never have (FC-03).
+    fn judge_filter(&self, topic: TopicId, spec: &SubscriptionSpec) -> Result<(), CommandError> {
+        let input = self.topic_of(topic)?.spec.input_schema;
+        let (filter, limits) = (&spec.filter, self.settings.filter_limits);
         limits
-            .judge(&spec.filter, "filter")
+            .judge(filter, "filter")
+            .and_then(|()| filter.check_keys(input, "filter"))
             .map_err(CommandError::Invalid)
     }
 

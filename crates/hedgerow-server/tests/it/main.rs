@@ -10,6 +10,7 @@ mod connections;
 mod dead_letters;
 mod delivery;
 mod explanation;
+mod filters;
 mod golden;
 mod guard;
 mod history;

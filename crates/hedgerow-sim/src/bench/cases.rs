@@ -5,10 +5,11 @@ use std::time::Duration;
 use super::events::EVENT_BYTES;
 use super::files::{Watch, device_bytes};
 use super::load::{Backlog, Closed, Open, Report, Target};
+use super::matching::Differ;
 use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
-use super::{Bench, Figures, explain, pending};
+use super::{Bench, Figures, explain, matching, pending};
 
 /// Subscriptions of the topic with many.
 pub const MANY: usize = 10;
@@ -60,7 +61,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 18] = [
+pub const CASES: [Case; 21] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -127,6 +128,21 @@ pub const CASES: [Case; 18] = [
         "latency-1000",
         "publish to receiver at 1,000 events/s",
         |bench| latency(bench, 1_000.0),
+    ),
+    case(
+        "matching-type",
+        "finding 3 of 10,000 subscriptions that differ in the type: events/s",
+        |bench| matching::run(bench, Differ::Type),
+    ),
+    case(
+        "matching-string-in",
+        "the same, in one StringIn: events/s",
+        |bench| matching::run(bench, Differ::StringIn),
+    ),
+    case(
+        "matching-prefix",
+        "the same, in subject prefixes of different length: events/s",
+        |bench| matching::run(bench, Differ::Prefix),
     ),
     once(case(
         "written",
