@@ -19,4 +19,5 @@ mod reader;
 mod speed;
 mod timelines;
 mod validation;
+mod versions;
 mod world;
