@@ -166,11 +166,17 @@ impl Client {
     }
 
     /// Publishes the text of an array of events.
-    pub async fn publish(&self, topic: &str, key: &str, events: String) -> Result<Reply, Failure> {
+    pub async fn publish(
+        &self,
+        topic: &str,
+        key: &str,
+        content_type: &str,
+        events: String,
+    ) -> Result<Reply, Failure> {
         let request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}/{topic}/api/events", self.server.path))
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, content_type)
             .header("aeg-sas-key", key);
         let (status, body) = self.send(request, events.into()).await?;
         Reply::success(status, body)

@@ -11,6 +11,7 @@ mod pages;
 pub mod plan;
 pub mod publish;
 pub mod recover;
+mod schema;
 pub mod serve;
 pub mod store;
 pub mod terminal_record;

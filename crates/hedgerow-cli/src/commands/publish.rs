@@ -10,6 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::ServerOptions;
+use super::schema::Schema;
 use crate::failure::Failure;
 use crate::output;
 
@@ -28,6 +29,17 @@ pub struct PublishCommand {
         allow_hyphen_values = true
     )]
     key: String,
+    /// The schema that the topic takes. With customeventschema the data alone is the event, and must be an object.
+    #[arg(
+        long,
+        value_name = "SCHEMA",
+        ignore_case = true,
+        default_value = "eventgridschema"
+    )]
+    schema: Schema,
+    /// Where a CloudEvent comes from.
+    #[arg(long, value_name = "URI", default_value = "/hedgerow/publish")]
+    source: String,
     /// The event's id; a new UUID by default.
     #[arg(long, value_name = "ID")]
     id: Option<String>,
@@ -44,6 +56,19 @@ pub struct PublishCommand {
     server: ServerOptions,
 }
 
+/// A `CloudEvent` as it is published.
+#[derive(Serialize)]
+struct CloudEvent<'a> {
+    specversion: &'a str,
+    id: &'a str,
+    source: &'a str,
+    r#type: &'a str,
+    subject: &'a str,
+    time: &'a str,
+    datacontenttype: &'a str,
+    data: &'a RawValue,
+}
+
 /// An event as it is published.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -52,7 +77,7 @@ struct Event<'a> {
     id: &'a str,
     event_type: &'a str,
     subject: &'a str,
-    event_time: String,
+    event_time: &'a str,
     data: &'a RawValue,
     data_version: &'a str,
 }
@@ -62,21 +87,47 @@ impl PublishCommand {
     pub async fn run(self) -> Result<(), Failure> {
         let client = self.server.anonymous_client();
         let id = self.id.unwrap_or_else(chance::uuid);
-        let event = Event {
-            id: &id,
-            event_type: &self.event_type,
-            subject: &self.subject,
-            event_time: SystemClock::new(Timestamp::ZERO)
-                .now()
-                .timestamp
-                .to_string(),
-            data: &self.data,
-            data_version: "",
+        let now = SystemClock::new(Timestamp::ZERO).now().timestamp;
+        let time = &now.to_string();
+        let (content_type, events) = match self.schema {
+            Schema::EventGridSchema => {
+                let event = Event {
+                    id: &id,
+                    event_type: &self.event_type,
+                    subject: &self.subject,
+                    event_time: time,
+                    data: &self.data,
+                    data_version: "",
+                };
+                ("application/json", serde_json::to_string(&[event]))
+            }
+            Schema::CloudEventSchemaV1_0 => {
+                let event = CloudEvent {
+                    specversion: "1.0",
+                    id: &id,
+                    source: &self.source,
+                    r#type: &self.event_type,
+                    subject: &self.subject,
+                    time,
+                    datacontenttype: "application/json",
+                    data: &self.data,
+                };
+                (
+                    "application/cloudevents+json",
+                    serde_json::to_string(&event),
+                )
+            }
+            Schema::CustomEventSchema => ("application/json", Ok(format!("[{}]", self.data))),
         };
-        let events = serde_json::to_string(&[event]).expect("texts and JSON are valid JSON");
+        let events = events.expect("texts and JSON are valid JSON");
         client
-            .publish(self.topic.as_str(), &self.key, events)
+            .publish(self.topic.as_str(), &self.key, content_type, events)
             .await?;
+        if self.schema == Schema::CustomEventSchema {
+            // Its id is the topic's to find, or the server's to make.
+            output::done("the event is accepted", &json!({}), self.server.output);
+            return Ok(());
+        }
         let sentence = format!("event {} is accepted", output::printable(&id));
         output::done(&sentence, &json!({ "id": id }), self.server.output);
         Ok(())

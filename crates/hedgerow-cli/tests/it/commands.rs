@@ -315,6 +315,47 @@ fn what_is_not_delivered_is_listed() {
 }
 
 #[test]
+fn events_of_every_schema_are_published() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let custom = ["--input-mapping-fields", "eventType=kind"];
+    for (schema, mapping, says, other) in [
+        (
+            "eventgridschema",
+            &[][..],
+            "event 7 is accepted\n",
+            "cloudeventschemav1_0",
+        ),
+        (
+            "cloudeventschemav1_0",
+            &[],
+            "event 7 is accepted\n",
+            "eventgridschema",
+        ),
+        (
+            "customeventschema",
+            &custom,
+            "the event is accepted\n",
+            "cloudeventschemav1_0",
+        ),
+    ] {
+        let topic = schema.replace('_', "-");
+        let create = ["topic", "create", &topic, "--input-schema", schema];
+        printed(&server.run(&[&create, mapping].concat()));
+        let keys = json(&server, &["topic", "keys", &topic]);
+        let key = keys["key1"].as_str().unwrap();
+        let publish = |schema| {
+            let which = [
+                "publish", "--topic", &topic, "--key", key, "--schema", schema,
+            ];
+            server.run(&[&which[..], &["--id", "7", "--data", "{\"kind\":\"x\"}"]].concat())
+        };
+        assert_eq!(printed(&publish(schema)), says);
+        complained(&publish(other), 1);
+    }
+}
+
+#[test]
 fn the_server_and_its_token_come_from_many_places() {
     let place = Place::new();
     let server = Server::serve(&place, "");

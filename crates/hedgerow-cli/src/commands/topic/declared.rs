@@ -2,9 +2,10 @@
 
 use std::str::FromStr;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 use serde_json::{Map, Value, json};
 
+use crate::commands::schema::Schema;
 use crate::failure::Failure;
 
 /// What a topic takes.
@@ -23,27 +24,6 @@ pub struct Declared {
     /// Refuse keys and shared access signatures: nobody can publish until another way is open.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     disable_local_auth: Option<bool>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-#[allow(clippy::enum_variant_names, reason = "these are the vendor's names")]
-enum Schema {
-    EventGridSchema,
-    #[value(name = "cloudeventschemav1_0")]
-    CloudEventSchemaV1_0,
-    CustomEventSchema,
-}
-
-impl Schema {
-    /// The name in declarations.
-    const fn declared(self) -> &'static str {
-        match self {
-            Self::EventGridSchema => "EventGridSchema",
-            Self::CloudEventSchemaV1_0 => "CloudEventSchemaV1_0",
-            Self::CustomEventSchema => "CustomEventSchema",
-        }
-    }
 }
 
 /// `MEMBER=VALUE`.
