@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use hedgerow_server::apply::Applier;
+use hedgerow_server::apply::files::GridFiles;
 use hedgerow_server::{AttemptFeed, Config, DevGuard, Server, ServerHandle, ServerOptions};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -23,6 +25,7 @@ use self::demo::{Declared, Failed};
 use self::greeting::Greeting;
 use self::keys::Key;
 use self::receiver::Receiver;
+use super::apply;
 use super::serve::{self, failed};
 use crate::failure::Failure;
 use crate::logging::{self, LogFormat};
@@ -47,6 +50,9 @@ pub struct DevCommand {
     /// Settings, in the form that `serve` reads: `hedgerow config show` prints every one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Declares what this file says too, as `serve --apply` does, before anything is delivered. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    apply: Vec<PathBuf>,
     /// How many times as fast as the clocks time passes for retries, windows and times to live. While an attempt is younger
     /// than 250 ms it passes as it does.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(SPEED_MAX)))]
@@ -60,6 +66,10 @@ impl DevCommand {
     /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         logging::start(LogFormat::Text, "warn")?;
+        let files = match self.apply.as_slice() {
+            [] => None,
+            paths => Some(apply::read(paths)?),
+        };
         let stop = Stop::on_signals()?;
         let ready_file = self
             .ready_file
@@ -75,6 +85,7 @@ impl DevCommand {
         data.path().clone_into(&mut config.data);
         let dev = Dev {
             data,
+            files,
             speed: NonZeroU32::new(self.speed).unwrap_or(NonZeroU32::MIN),
             ready_file,
             stop,
@@ -139,6 +150,8 @@ impl DataDirectory {
 /// What a run is given besides its settings.
 struct Dev {
     data: DataDirectory,
+    /// What is declared beside what there is to try.
+    files: Option<GridFiles>,
     speed: NonZeroU32,
     ready_file: Option<ReadyFile>,
     stop: Stop,
@@ -167,6 +180,7 @@ impl Dev {
             public_url: server.public_url().to_owned(),
             admin_token: server.admin_token().to_owned(),
             handle: server.handle(),
+            applier: server.applier(),
             dead_letters,
             receiver,
         };
@@ -193,6 +207,9 @@ impl Dev {
             Err(Failed::Because(failure)) => return Err(failure),
             Ok(declared) => declared,
         };
+        if let Some(files) = &self.files {
+            apply::begin_with(files, &running.applier).await?;
+        }
         if running.handle.start_deliveries().await.is_err() {
             return Ok(());
         }
@@ -271,6 +288,7 @@ struct Running {
     public_url: String,
     admin_token: String,
     handle: ServerHandle,
+    applier: Applier,
     /// Below it lie the directories of dead letters.
     dead_letters: PathBuf,
     receiver: Receiver,

@@ -305,6 +305,32 @@ fn paths_have_answers_of_their_own_and_handshakes_are_answered() {
 }
 
 #[test]
+fn files_are_applied_beside_the_demonstration() {
+    let place = Place::new();
+    let grid = place.path("grid.toml");
+    let topics = "[[topics]]\nname = \"orders\"\n";
+    std::fs::write(&grid, topics).unwrap();
+    let server = start(&place, &["--apply", grid.to_str().unwrap()]);
+    for topic in ["orders", "demo"] {
+        let (status, json) = server.admin("GET", &format!("/topics/{topic}"), "");
+        assert_eq!(status, 200, "{json}");
+    }
+    std::fs::write(&grid, "[[topics]]\nnam = \"orders\"\n").unwrap();
+    let output = run(&[
+        "dev",
+        "--listen",
+        "127.0.0.1:0",
+        "--apply",
+        grid.to_str().unwrap(),
+    ]);
+    let error = complained(&output, 1);
+    assert!(
+        error.contains("grid.toml") && error.contains("nam"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_directory_in_use_and_a_speed_that_is_none_are_explained() {
     let place = Place::new();
     let _server = start(&place, &[]);
