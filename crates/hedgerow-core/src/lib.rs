@@ -16,6 +16,7 @@
 //! | [`filter`] | which events a subscription wants |
 //! | [`outcome`] | what an answer or a failure means |
 //! | [`retry`] | when the next attempt is, or that there is none |
+//! | [`hold`] | what keeps due deliveries from starting: probation, delayed delivery |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`credit`] | how many attempts may run against one endpoint |
@@ -27,6 +28,7 @@ pub mod dead_letter;
 pub mod decimal;
 pub mod event;
 pub mod filter;
+pub mod hold;
 pub mod limits;
 pub mod name;
 pub mod outcome;

@@ -177,6 +177,17 @@ pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the headers of such an answer that are kept for people, names and values.
 pub const EXCHANGE_HEADERS_BYTES_MAX: usize = 4_096;
 
+// --- holding back ---
+
+/// `probation.threshold`. Source: ED-226.
+pub const PROBATION_THRESHOLD: std::ops::RangeInclusive<u32> = 1..=100;
+
+/// `delayedDelivery.events`: so many failed deliveries are remembered for each endpoint.
+pub const DELAYED_DELIVERY_EVENTS: std::ops::RangeInclusive<u32> = 1..=1_000;
+
+/// `delayedDelivery.firstWindow` and `maxWindow`, in seconds: no longer than the longest time to live.
+pub const DELAYED_DELIVERY_WINDOW_SECONDS: std::ops::RangeInclusive<u32> = 1..=86_400;
+
 // --- dead letters ---
 
 /// `deadLetter.delay`, in seconds. Source: ED-245.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
@@ -163,6 +164,26 @@ pub enum Command {
         /// The subscription.
         answer: Answer<SubscriptionInfo>,
     },
+    /// Pauses a subscription, or resumes it (ED-312). What is due meanwhile is held, and counts no attempts.
+    PauseSubscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: String,
+        /// Whether it is to be paused.
+        is_paused: bool,
+        /// The subscription, when it holds.
+        answer: Answer<SubscriptionInfo>,
+    },
+    /// Ends what holds a subscription: its probation, and delayed delivery at its endpoint (ED-232).
+    ResetSubscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: String,
+        /// The subscription, when it holds.
+        answer: Answer<SubscriptionInfo>,
+    },
     /// Begins deliveries, if they are held since the start.
     StartDeliveries {
         /// When it is done.
@@ -298,6 +319,8 @@ pub struct SubscriptionInfo {
     pub next_due: Option<Timestamp>,
     /// Events of the topic that were not offered to it yet.
     pub behind: u64,
+    /// Whether and why it is held back.
+    pub hold: HoldInfo,
     /// What is wrong with its dead-letter destination.
     pub dead_letter_problem: Option<String>,
 }
@@ -311,6 +334,51 @@ pub struct SubscriptionGauges {
     pub oldest: Option<(u64, Option<Timestamp>)>,
     /// Dead letters that wait to be written: at least so many.
     pub pending_dead_letters: u64,
+}
+
+/// Whether and why a subscription is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldInfo {
+    /// The strongest of what holds it.
+    pub state: HoldState,
+    /// What the attempt met that began it; nothing when it is paused.
+    pub cause: Option<Outcome>,
+    /// How often in a row: n of ED-237, or the periods of probation.
+    pub level: u16,
+    /// Since when; not known of a pause.
+    pub since: Option<Timestamp>,
+    /// Until when nothing is attempted. May have passed: then only trials are, until one succeeds.
+    pub until: Option<Timestamp>,
+    /// When the next trial is, or may be if nothing is due by then.
+    pub next_trial: Option<Timestamp>,
+    /// Deliveries that wait for the end of it.
+    pub held: u64,
+}
+
+/// What holds a subscription back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldState {
+    /// Nothing.
+    Healthy,
+    /// It is on probation.
+    Probation,
+    /// Deliveries to its endpoint are delayed.
+    Delayed,
+    /// Somebody paused it.
+    Paused,
+}
+
+impl HoldState {
+    /// The name that users see.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "Healthy",
+            Self::Probation => "Probation",
+            Self::Delayed => "Delayed",
+            Self::Paused => "Paused",
+        }
+    }
 }
 
 /// What publishers need of the topics there are, by name in lower case.

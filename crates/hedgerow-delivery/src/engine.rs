@@ -11,7 +11,9 @@
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
+//!                 --> say of what was held when it is due                    (engine/holds.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
+//!                 --> end what is not attempted any more                     (engine/endings.rs)
 //! ```
 //!
 //! What is journaled counts only when it comes back as a durable record: a retry is put among the due ones then, and not
@@ -24,8 +26,10 @@ mod attempts;
 mod checks;
 mod dead_letters;
 mod declarations;
+mod endings;
 mod explaining;
 mod gauging;
+mod holds;
 mod lost_attempts;
 mod reader;
 mod settlements;
@@ -53,6 +57,7 @@ use tokio::task::JoinHandle;
 
 use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
+use self::endings::Endings;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
 use self::validations::Validations;
@@ -65,6 +70,7 @@ use crate::metrics::Metrics;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
+use crate::windows::Windows;
 
 /// Inputs of one kind that one turn takes at most.
 const INPUTS_PER_TURN: usize = 1024;
@@ -143,6 +149,10 @@ pub struct Engine {
     /// The topic it was for.
     read_behind_last: TopicId,
     endpoints: Endpoints,
+    windows: Windows,
+    /// Held rows that this turn may still move.
+    moves_left: usize,
+    endings: Endings,
     letter_writes: LetterWrites,
     validations: Validations,
     /// When to look at a subscription again.
@@ -244,6 +254,9 @@ impl Engine {
         };
         let engine = Self {
             endpoints: Endpoints::new(settings.credits),
+            windows: Windows::default(),
+            moves_left: 0,
+            endings: Endings::default(),
             letter_writes: LetterWrites::new(parts.dead_letters),
             validations: Validations::new(settings.validation.clone()),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
@@ -375,6 +388,7 @@ impl Engine {
     /// Takes what is ready and acts. Returns whether there is more to take at once.
     fn turn(&mut self) -> Result<bool, StoreError> {
         self.turn = self.clock.now();
+        self.moves_left = self.moves_of_a_turn();
         for _ in 0..INPUTS_PER_TURN {
             let Ok(report) = self.reports.try_recv() else {
                 break;
@@ -400,6 +414,7 @@ impl Engine {
         self.read_behind();
         self.wake_the_due()?;
         self.start_attempts()?;
+        self.end_deliveries();
         self.write_letters()?;
         self.expire_validations()?;
         self.start_handshakes();
@@ -461,6 +476,7 @@ impl Engine {
             .into_iter();
         let chores = rests_until
             .chain(self.upkeep.next())
+            .chain(self.endings.next())
             .map(|at| at.saturating_duration_since(now.instant));
         let next = chores.chain(wake).chain(rest).min();
         next.map_or(SLEEP_MAX, |wait| wait.min(SLEEP_MAX))

@@ -147,7 +147,9 @@ struct Times {
 
 impl Times {
     fn of(letter: &PendingDeadLetter) -> Self {
-        let last_attempt = letter.progress.map(|progress| progress.last_attempt);
+        // One that was held until its end was never attempted (ED-257).
+        let attempted = letter.progress.filter(|progress| progress.attempts > 0);
+        let last_attempt = attempted.map(|progress| progress.last_attempt);
         Self {
             published: letter.published.to_string(),
             last_attempt: last_attempt.map(|time| time.to_string()),

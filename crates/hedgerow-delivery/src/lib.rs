@@ -12,6 +12,7 @@
 //! | [`validation`] | what is asked about handshakes from outside |
 //! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
+//! | [`windows`] | delayed delivery: one state for each endpoint |
 //! | [`letter_write`] | one write of dead letters: read the events, spell, hand over |
 //! | [`letters`] | one subscription's dead letters: which are due, which are being written |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
@@ -40,6 +41,7 @@ mod remember;
 mod runner;
 pub mod settings;
 pub mod validation;
+mod windows;
 
 /// An error with everything behind it, in one line.
 pub(crate) fn in_full(error: &dyn std::error::Error) -> String {

@@ -1,19 +1,23 @@
 //! What an attempt needs of its subscription. Made when the subscription is declared or changed, read when an attempt is
 //! made: endpoint, headers, timeout and policy are never versioned by position (ED-085). What is, the filter, is not here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::{InvalidUri, PathAndQuery};
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
+use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
-    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, WebhookTls,
+    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, ProbationSpec, WebhookTls,
 };
 use hedgerow_core::validation::start_interval;
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic};
+
+use crate::windows::EndpointKey;
 
 /// What an attempt needs of its subscription.
 pub(crate) struct Plan {
@@ -35,6 +39,12 @@ pub(crate) struct Plan {
     pub(crate) dead_letter: DeadLetterSettings,
     /// The least time between two starts, if the endpoint asked for one (ED-167).
     pub(crate) start_interval: Option<Duration>,
+    pub(crate) probation: ProbationSpec,
+    pub(crate) delayed_delivery: DelayedDeliverySettings,
+    /// The endpoint as delayed delivery knows it.
+    pub(crate) delayed_at: Arc<EndpointKey>,
+    /// Nothing is attempted (ED-312).
+    pub(crate) is_paused: bool,
 }
 
 /// An endpoint that cannot be sent to. Refused when a subscription is declared; met again only if the rules for
@@ -54,6 +64,10 @@ impl Plan {
         };
         let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination;
         let (target, path_and_query) = endpoint(endpoint_url, tls).map_err(refused)?;
+        let delayed_at = Arc::new(EndpointKey {
+            target: target.endpoint(),
+            path: path_and_query.path().to_owned(),
+        });
         Ok(Self {
             topic_name: topic.name.as_str().to_owned(),
             subscription_name: subscription.name.as_str().to_owned(),
@@ -68,6 +82,10 @@ impl Plan {
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
             start_interval: subscription.allowed_rate.map(start_interval),
+            probation: subscription.spec.probation,
+            delayed_delivery: subscription.spec.delayed_delivery,
+            delayed_at,
+            is_paused: subscription.is_paused,
         })
     }
 

@@ -14,9 +14,11 @@
 //!                                 | refill from the view's due index, up to the horizon
 //! ```
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use hedgerow_core::hold::{DueOrder, Probation};
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{IN_FLIGHT, Owed, Progress};
@@ -27,6 +29,7 @@ use crate::endpoints::Seat;
 use crate::letters::{LETTERS_MAX, Letters};
 use crate::metrics::SubscriptionMetrics;
 use crate::plan::Plan;
+use crate::windows::Tickets;
 
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
 /// the reader and is read for from its own cursor.
@@ -51,13 +54,19 @@ pub(crate) struct Runner {
     pub(crate) behind_at: Option<u64>,
     waiting: VecDeque<Waiting>,
     due: BTreeMap<DueKey, Progress>,
+    /// Rows of the due index that were held, and are due now at another time than they stand under.
+    ready: BTreeMap<DueOrder, (Timestamp, Progress)>,
+    /// Its probation.
+    pub(crate) probation: Probation,
+    /// The end of the newest hold.
+    pub(crate) held: Held,
     pub(crate) letters: Letters,
     /// Every row of the due index up to here is in `due` or `letters`; rows behind it are only in the view.
     horizon: DueKey,
     flights: HashMap<u64, Flight>,
-    /// A delivery that ends without having been attempted, while its event is read. Nothing behind it is attempted for the
-    /// first time before it has ended: the cursor passes events in their order.
-    unbegun: Option<u64>,
+    /// Deliveries that end without having been attempted, while their events are read. Nothing behind them is attempted for
+    /// the first time before they have ended: the cursor passes events in their order.
+    unbegun: BTreeSet<u64>,
     late: HashMap<u64, Late>,
     /// Late exchanges in the order in which they timed out; those that closed since are among them.
     late_order: VecDeque<(u64, u16)>,
@@ -68,6 +77,18 @@ pub(crate) struct Runner {
     pub(crate) is_queued: bool,
     /// No attempt starts before: the endpoint takes only so many a minute (ED-167).
     pub(crate) not_before: Timestamp,
+    /// Whether it stands in the queue of those with something to end.
+    pub(crate) is_ending: bool,
+    /// Deliveries whose events are read for their end, which nobody waits for.
+    pub(crate) ending: usize,
+}
+
+/// The end of the newest hold: what became due before it was held until then.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) until: Timestamp,
+    /// What is remembered of it for a delivery that ends without a further attempt; nothing of a pause.
+    pub(crate) outcome: Option<Outcome>,
 }
 
 /// A delivery that was never attempted.
@@ -101,14 +122,30 @@ pub(crate) struct Next {
     pub(crate) published: Timestamp,
     /// When it became due.
     pub(crate) due: Timestamp,
+    /// The row it stands under in the due index; `None` before the first attempt.
+    pub(crate) row: Option<Timestamp>,
     /// The attempts so far; `None` before the first.
     pub(crate) progress: Option<Progress>,
+}
+
+impl Next {
+    pub(crate) fn order(&self) -> DueOrder {
+        DueOrder {
+            due: self.due,
+            published: self.published,
+            seq: self.seq,
+        }
+    }
 }
 
 /// An attempt, or the reading of an event that has expired.
 pub(crate) struct Flight {
     /// Whether it is an attempt.
     pub(crate) is_attempt: bool,
+    /// What it carries for the holds; only attempts do.
+    pub(crate) tickets: Option<Tickets>,
+    /// Whether it is one of those that end at a pace.
+    pub(crate) is_paced: bool,
     /// Its leave; an event that is read because of a crash has none.
     pub(crate) seat: Option<Seat>,
     /// With this attempt counted; `None` if the delivery ends without one.
@@ -163,16 +200,21 @@ impl Runner {
             behind_at,
             waiting: VecDeque::new(),
             due: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            probation: Probation::default(),
+            held: Held::default(),
             letters: Letters::default(),
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
-            unbegun: None,
+            unbegun: BTreeSet::new(),
             late: HashMap::new(),
             late_order: VecDeque::new(),
             late_open: 0,
             unsettled_successes: 0,
             is_queued: false,
             not_before: Timestamp::ZERO,
+            is_ending: false,
+            ending: 0,
         }
     }
 
@@ -196,54 +238,145 @@ impl Runner {
     pub(crate) fn cursor(&self, head: u64) -> u64 {
         let first = self.waiting.front().map(|waiting| waiting.seq);
         let first = first.or(self.behind_at).unwrap_or(head);
-        self.unbegun.map_or(first, |unbegun| unbegun.min(first))
+        let unbegun = self.unbegun.first();
+        unbegun.map_or(first, |unbegun| (*unbegun).min(first))
     }
 
-    /// The first delivery that may be attempted for the first time.
-    fn first_waiting(&self) -> Option<Waiting> {
-        self.waiting
-            .front()
-            .copied()
-            .filter(|_| self.unbegun.is_none())
+    /// The first delivery that may be attempted for the first time, due at the end of the newest hold if it was published
+    /// before (ED-228).
+    fn first_waiting(&self) -> Option<Next> {
+        let waiting = self.waiting.front().filter(|_| self.unbegun.is_empty())?;
+        Some(self.unattempted(*waiting))
     }
 
-    /// Takes the delivery that has been due for longest, if one is due.
-    pub(crate) fn take_next(&mut self, now: Timestamp) -> Option<Next> {
-        let retry = self
-            .due
-            .first_key_value()
-            .map(|(key, _)| *key)
-            .filter(|key| key.0 <= now);
-        let first = self
-            .first_waiting()
-            .map(|waiting| (waiting.published, waiting.seq));
-        let is_retry = match (retry, first) {
-            (None, None) => return None,
-            (Some(retry), Some(first)) => retry <= first,
-            (retry, None) => retry.is_some(),
-            (None, Some(_)) => false,
-        };
-        if is_retry {
-            let ((due, seq), progress) = self.due.pop_first()?;
-            return Some(Next {
-                seq,
-                published: progress.published,
-                due,
-                progress: Some(progress),
-            });
-        }
-        let Waiting { seq, published } = self.waiting.pop_front()?;
-        Some(Next {
+    fn unattempted(&self, waiting: Waiting) -> Next {
+        let Waiting { seq, published } = waiting;
+        Next {
             seq,
             published,
-            due: published,
+            due: published.max(self.held.until),
+            row: None,
             progress: None,
+        }
+    }
+
+    /// The first delivery in order that is due, if one is.
+    pub(crate) fn first_due(&self, now: Timestamp) -> Option<Next> {
+        let candidates = [self.first_waiting(), self.first_ready(), self.first_retry()];
+        let due = candidates
+            .into_iter()
+            .flatten()
+            .filter(|next| next.due <= now);
+        due.min_by_key(Next::order)
+    }
+
+    /// The first delivery in order that became due, whatever holds it.
+    pub(crate) fn first_held(&self, now: Timestamp) -> Option<Next> {
+        let waiting = self.first_waiting().map(|next| Next {
+            due: next.published,
+            ..next
+        });
+        let candidates = [waiting, self.first_ready(), self.first_retry()];
+        let due = candidates
+            .into_iter()
+            .flatten()
+            .filter(|next| next.due <= now);
+        due.min_by_key(Next::order)
+    }
+
+    /// When the first delivery in memory is due, in the past or to come.
+    pub(crate) fn first_to_come(&self) -> Option<Timestamp> {
+        let candidates = [self.first_waiting(), self.first_ready(), self.first_retry()];
+        candidates.into_iter().flatten().map(|next| next.due).min()
+    }
+
+    fn first_ready(&self) -> Option<Next> {
+        let (order, (row, progress)) = self.ready.first_key_value()?;
+        Some(Next {
+            seq: order.seq,
+            published: order.published,
+            due: order.due,
+            row: Some(*row),
+            progress: Some(*progress),
         })
     }
 
-    /// Whether something is due now.
-    pub(crate) fn has_next(&self, now: Timestamp) -> bool {
-        self.first_waiting().is_some() || self.next_due().is_some_and(|due| due <= now)
+    fn first_retry(&self) -> Option<Next> {
+        let ((due, seq), progress) = self.due.first_key_value()?;
+        Some(Next {
+            seq: *seq,
+            published: progress.published,
+            due: *due,
+            row: Some(*due),
+            progress: Some(*progress),
+        })
+    }
+
+    /// Takes a delivery that was found to be first.
+    pub(crate) fn take(&mut self, next: &Next) {
+        match next.row {
+            None => {
+                debug_assert!(
+                    self.waiting
+                        .front()
+                        .is_some_and(|first| first.seq == next.seq)
+                );
+                self.waiting.pop_front();
+            }
+            Some(row) => {
+                self.due.remove(&(row, next.seq));
+                self.ready.remove(&next.order());
+            }
+        }
+    }
+
+    /// Takes rows that were held: those that became due before the end of the newest hold. Each with the row it stands under
+    /// and when it became due.
+    pub(crate) fn take_held(&mut self, count: usize) -> Vec<(DueKey, Timestamp, Progress)> {
+        let mut taken = Vec::new();
+        let until = self.held.until;
+        while taken.len() < count
+            && let Some(first) = self.due.first_entry()
+            && first.key().0 < until
+        {
+            let ((due, seq), progress) = first.remove_entry();
+            taken.push(((due, seq), due, progress));
+        }
+        while taken.len() < count
+            && let Some(first) = self.ready.first_entry()
+            && first.key().due < until
+        {
+            let (order, (row, progress)) = first.remove_entry();
+            taken.push(((row, order.seq), order.due, progress));
+        }
+        taken
+    }
+
+    /// Whether there are such rows left in memory.
+    pub(crate) fn has_held(&self) -> bool {
+        let first = self.due.first_key_value().map(|(key, _)| key.0);
+        let ready = self.ready.first_key_value().map(|(order, _)| order.due);
+        first
+            .into_iter()
+            .chain(ready)
+            .any(|due| due < self.held.until)
+    }
+
+    /// A row that was held is due now, at another time than it stands under.
+    pub(crate) fn put_ready(&mut self, due: Timestamp, (row, seq): DueKey, progress: Progress) {
+        let order = DueOrder {
+            due,
+            published: progress.published,
+            seq,
+        };
+        self.ready.insert(order, (row, progress));
+    }
+
+    fn drop_ready(&mut self, row: Timestamp, seq: u64) {
+        if row != IN_FLIGHT && !self.ready.is_empty() {
+            self.ready
+                .retain(|order, (stands, _)| order.seq != seq || *stands != row);
+        }
     }
 
     /// When the next delivery in memory is due.
@@ -269,6 +402,7 @@ impl Runner {
     /// The delivery that stood under this row is final.
     pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
         self.due.remove(&(due, seq));
+        self.drop_ready(due, seq);
         self.letters.drop_row(due, seq);
     }
 
@@ -306,7 +440,7 @@ impl Runner {
 
     /// Whether no further row of the due index should be held in memory.
     pub(crate) fn is_full(&self) -> bool {
-        self.due.len() >= DUE_ROWS_MAX || self.letters.len() >= LETTERS_MAX
+        self.due.len() + self.ready.len() >= DUE_ROWS_MAX || self.letters.len() >= LETTERS_MAX
     }
 
     /// The first delivery that waits for its first attempt, and when its event was accepted.
@@ -329,19 +463,24 @@ impl Runner {
 
     /// Notes that an attempt runs.
     pub(crate) fn take_off(&mut self, seq: u64, flight: Flight) {
+        self.ending += usize::from(flight.is_paced);
         if let Some(late) = self.late.get_mut(&seq) {
             late.row = flight.row.unwrap_or(IN_FLIGHT);
         }
         if flight.row.is_none() {
-            self.unbegun = Some(seq);
+            self.unbegun.insert(seq);
         }
         self.flights.insert(seq, flight);
     }
 
     /// The attempt of this delivery ended.
     pub(crate) fn land(&mut self, seq: u64) -> Option<Flight> {
-        self.unbegun = self.unbegun.filter(|unbegun| *unbegun != seq);
-        self.flights.remove(&seq)
+        self.unbegun.remove(&seq);
+        let flight = self.flights.remove(&seq);
+        if flight.as_ref().is_some_and(|flight| flight.is_paced) {
+            self.ending -= 1;
+        }
+        flight
     }
 
     /// The attempt of this number ended; `None` if it is not the one that runs, which was ended before.
@@ -356,7 +495,8 @@ impl Runner {
 
     /// Everything in flight, for ending it.
     pub(crate) fn land_all(&mut self) -> Vec<(u64, Flight)> {
-        self.unbegun = None;
+        self.unbegun.clear();
+        self.ending = 0;
         let mut flights: Vec<_> = self.flights.drain().collect();
         flights.sort_unstable_by_key(|(seq, _)| *seq);
         flights
@@ -430,6 +570,7 @@ impl Runner {
             .filter(|exchange| exchange.attempt != attempt);
         others.for_each(|exchange| exchange.abort.abort());
         self.due.remove(&(late.row, seq));
+        self.drop_ready(late.row, seq);
         if let Some(flight) = self.flights.get_mut(&seq) {
             flight.is_settled = true;
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::filter::FilterRules;
+use hedgerow_core::hold::ProbationDurations;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
 use hedgerow_core::spec::FilterLimits;
@@ -35,6 +36,13 @@ pub struct EngineSettings {
     pub late_exchanges_per_subscription_max: usize,
     /// The same over all subscriptions.
     pub late_exchanges_max: usize,
+    /// How long probation lasts after each outcome (ED-225).
+    pub probation: ProbationDurations,
+    /// Held deliveries that start in a second at one endpoint after a window (ED-238).
+    pub released_per_second: u32,
+    /// Deliveries that end in a second without an attempt, over all subscriptions: expired ones, and what is purged
+    /// (ED-325).
+    pub ended_per_second: u32,
     /// How often the reader's place is written down while events come.
     pub read_interval: Duration,
     /// How often the view is written down while it changes.
@@ -69,6 +77,9 @@ impl Default for EngineSettings {
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,
             late_exchanges_per_subscription_max: limits::LATE_EXCHANGES_PER_SUBSCRIPTION_MAX,
             late_exchanges_max: limits::LATE_EXCHANGES_MAX,
+            probation: ProbationDurations::default(),
+            released_per_second: 100,
+            ended_per_second: 5_000,
             read_interval: Duration::from_secs(1),
             checkpoint_interval: Duration::from_secs(5),
             checkpoint_bytes: 16 * 1024 * 1024,

@@ -56,13 +56,16 @@ fn shown_warning(warning: &Warning) -> Value {
 /// The routes of the API, and who may ask them (docs/reference/admin-api.md).
 fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     use Reach::{Grid, Lists, NewTopic, Topic};
-    use Right::{Admin, Read};
+    use Right::{Admin, Operate, Read};
     const TOPIC: &str = "/api/v1/topics/{topic}";
     const LIST_KEYS: &str = "/api/v1/topics/{topic}/listKeys";
     const REGENERATE_KEY: &str = "/api/v1/topics/{topic}/regenerateKey";
     const SUBSCRIPTIONS: &str = "/api/v1/topics/{topic}/eventSubscriptions";
     const SUBSCRIPTION: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}";
     const FULL_URL: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/getFullUrl";
+    const PAUSE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/pause";
+    const RESUME: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/resume";
+    const RESET: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/reset";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
@@ -90,6 +93,9 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         )
         .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
         .add(post(FULL_URL), (Admin, Topic), subscriptions::full_url)
+        .add(post(PAUSE), (Operate, Topic), subscriptions::pause)
+        .add(post(RESUME), (Operate, Topic), subscriptions::resume)
+        .add(post(RESET), (Operate, Topic), subscriptions::reset)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

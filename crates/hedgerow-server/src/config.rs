@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
+use hedgerow_core::hold::DelayedDeliverySettings;
+use hedgerow_core::spec::ProbationSpec;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{ClientOptions, Network};
 use hedgerow_store::history::HistoryOptions;
@@ -59,6 +61,10 @@ pub struct Config {
     pub validation_answer_wait: Duration,
     /// Where dead letters may be written, and how for subscriptions that do not say it.
     pub dead_letter: DeadLetterConfig,
+    /// `probation` of subscriptions that do not say it (ED-226, ED-229).
+    pub probation: ProbationSpec,
+    /// `delayedDelivery` of subscriptions that do not say it, in whole seconds (ED-241).
+    pub delayed_delivery: DelayedDeliverySettings,
     /// How deliveries are made.
     pub engine: EngineSettings,
     /// How endpoints are connected to.
@@ -158,6 +164,8 @@ impl Default for Config {
             response_timeout: Duration::from_secs(30),
             validation_answer_wait: Duration::from_secs(35),
             dead_letter: DeadLetterConfig::default(),
+            probation: ProbationSpec::default(),
+            delayed_delivery: DelayedDeliverySettings::default(),
             engine: EngineSettings::default(),
             client: ClientOptions::default(),
             store: LogOptions::default(),

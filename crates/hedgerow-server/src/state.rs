@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
+use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::limits;
 use hedgerow_core::position::TopicId;
+use hedgerow_core::spec::ProbationSpec;
 use hedgerow_core::text;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{EngineHandle, PublishTopic};
@@ -43,6 +45,10 @@ pub struct App {
     pub dead_letter: DeadLetterSettings,
     /// Whether subscriptions that do not name a destination of dead letters get the local one.
     pub dead_letter_local_default: bool,
+    /// `probation` of subscriptions that do not say it.
+    pub probation: ProbationSpec,
+    /// `delayedDelivery` of subscriptions that do not say it.
+    pub delayed_delivery: DelayedDeliverySettings,
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
     /// What was counted since the server began.
@@ -101,6 +107,8 @@ impl App {
             validation_answer_wait: config.validation_answer_wait,
             dead_letter: config.dead_letter.settings,
             dead_letter_local_default: config.dead_letter.local_default,
+            probation: config.probation,
+            delayed_delivery: config.delayed_delivery,
             disk_counts: counted.disk,
             metrics: counted.metrics,
             metrics_options: config.metrics,

@@ -78,6 +78,12 @@ pub struct Subscription {
     /// How many requests a minute the endpoint takes, if it said so (ED-167).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_rate: Option<NonZeroU32>,
+    /// Nothing is attempted while it is (ED-312).
+    #[serde(default)]
+    pub is_paused: bool,
+    /// When it was resumed last: what became due before was held until then.
+    #[serde(default)]
+    pub resumed: Option<Timestamp>,
 }
 
 /// Filters that are kept of a subscription although they decide about no event any more.
@@ -165,6 +171,20 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         allowed_rate: Option<NonZeroU32>,
     },
+    /// Nothing of a subscription is attempted from now on, or it is attempted again.
+    SubscriptionPaused {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// Whether it is paused now.
+        is_paused: bool,
+        /// When.
+        at: Timestamp,
+    },
+    /// What holds a subscription back is over: an operator asked for it (ED-232).
+    SubscriptionReset {
+        /// Which subscription.
+        id: SubscriptionId,
+    },
     /// A subscription is gone, with what was owed to it.
     SubscriptionDeleted {
         /// Which subscription.
@@ -224,6 +244,8 @@ impl Change {
             Self::SubscriptionCreated { id, .. }
             | Self::SubscriptionUpdated { id, .. }
             | Self::SubscriptionValidated { id, .. }
+            | Self::SubscriptionPaused { id, .. }
+            | Self::SubscriptionReset { id }
             | Self::SubscriptionDeleted { id } => Some(*id),
             Self::TopicCreated { .. }
             | Self::TopicUpdated { .. }
@@ -357,6 +379,8 @@ impl Catalog {
                     validation,
                     update: None,
                     allowed_rate: None,
+                    is_paused: false,
+                    resumed: None,
                 };
                 if subscription.validation.is_none() {
                     subscription.begin(next_seq(topic));
@@ -381,15 +405,28 @@ impl Catalog {
                     subscription.validated(state, allowed_rate, next_seq(subscription.topic));
                 }
             }
-            Change::SubscriptionDeleted { id } => {
-                if let Some(gone) = self.subscriptions.remove(&id) {
-                    let name = gone.name.as_str();
-                    self.names.remove_subscription(gone.topic, name, id);
-                }
-                return vec![id];
-            }
+            Change::SubscriptionReset { .. } => {}
+            Change::SubscriptionPaused { id, is_paused, at } => self.pause(id, is_paused, at),
+            Change::SubscriptionDeleted { id } => return self.remove_subscription(id),
         }
         Vec::new()
+    }
+
+    fn pause(&mut self, id: SubscriptionId, is_paused: bool, at: Timestamp) {
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            if subscription.is_paused && !is_paused {
+                subscription.resumed = Some(at);
+            }
+            subscription.is_paused = is_paused;
+        }
+    }
+
+    fn remove_subscription(&mut self, id: SubscriptionId) -> Vec<SubscriptionId> {
+        if let Some(gone) = self.subscriptions.remove(&id) {
+            let name = gone.name.as_str();
+            self.names.remove_subscription(gone.topic, name, id);
+        }
+        vec![id]
     }
 
     /// Forgets the filters that decide about no event from `cursor` on.

@@ -10,6 +10,7 @@ mod change;
 pub mod codec;
 
 use bytes::Bytes;
+use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
@@ -37,6 +38,7 @@ pub enum Kind {
     Catalog = 10,
     Read = 11,
     CleanStop = 12,
+    Moved = 13,
 }
 
 /// One thing that happened, as the log keeps it.
@@ -60,6 +62,8 @@ pub enum Record {
     CleanStop(CleanStop),
     /// A subscription is held back, or is no longer.
     Hold(Hold),
+    /// Deliveries that are due at another time, without an attempt.
+    Moved(Moved),
     /// Deliveries that a client took over for a time.
     Lease(Lease),
     /// A subscription was put to another place.
@@ -68,39 +72,46 @@ pub enum Record {
     Snapshot(Snapshot),
 }
 
-/// HOLD: nothing of a subscription is attempted until a time, or it is attempted again.
+/// HOLD: what holds a subscription back from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Hold {
     /// Which subscription.
     pub subscription: SubscriptionId,
-    /// The hold that is in force from now on; `None` if there is none.
-    pub hold: Option<HoldState>,
+    /// All holds that it has; the ones before are over.
+    pub holds: Holds,
 }
 
-/// What holds a subscription back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldState {
-    /// Why.
-    pub cause: HoldCause,
-    /// What was counted to get here: failures in a row, or in the window.
-    pub failures: u32,
-    /// How often in a row it was held for this cause: the step of the schedule.
-    pub level: u16,
-    /// When it began.
-    pub since: Timestamp,
-    /// Until when.
-    pub until: Timestamp,
+/// What holds a subscription back. A period that is over stands here until an attempt succeeds: until then only trials
+/// start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Holds {
+    /// Its probation.
+    pub probation: Option<Period>,
+    /// Delayed delivery at its endpoint. Of the subscriptions that share the endpoint one has it.
+    pub window: Option<Period>,
 }
 
-/// Why a subscription is held back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HoldCause {
-    /// Its endpoint is on probation.
-    Probation,
-    /// Its deliveries are delayed, because many of them fail.
-    DelayedDelivery,
-    /// The endpoint asked for it.
-    RetryAfter,
+/// MOVED: deliveries that are due at another time, without an attempt: they were held until after it, or somebody asked
+/// for them now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// The deliveries.
+    pub deliveries: Vec<MovedDelivery>,
+}
+
+/// One delivery of a [`Moved`] record.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct MovedDelivery {
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// The due time its row stands under.
+    pub from: Timestamp,
+    /// When it is due now.
+    pub due: Timestamp,
+    /// The attempts so far.
+    pub progress: Progress,
 }
 
 /// LEASE: deliveries that a client has until a time, unless it acknowledges or gives them back. Written for subscriptions

@@ -194,6 +194,7 @@ impl View {
             Record::Catalog(change) => return self.fold_catalog(change),
             Record::CleanStop(stop) => self.clean_epoch = stop.epoch,
             Record::Hold(hold) => self.fold_hold(hold),
+            Record::Moved(moved) => self.fold_moved(moved),
             Record::Lease(lease) => self.fold_lease(lease),
             Record::Seek(seek) => return self.fold_seek(seek),
             Record::Snapshot(snapshot) => self.fold_snapshot(snapshot),
@@ -529,9 +530,13 @@ impl View {
             | Change::SubscriptionCreated { .. }
             | Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
+            | Change::SubscriptionPaused { .. }
             | Change::SubscriptionDeleted { .. } => {}
+            Change::SubscriptionReset { id } => self.end_holds_of_former(*id, false),
         }
         let subscription = change.subscription();
+        let former = subscription.and_then(|id| self.catalog.subscription(id));
+        let former = former.map(|found| found.spec.destination.clone());
         let topics = &self.topics;
         let next_seq = |topic| topics.get(&topic).map_or(1, |row| row.next_seq);
         for id in self.catalog.apply(change, next_seq) {
@@ -539,6 +544,7 @@ impl View {
         }
         if let Some(id) = subscription {
             self.begin_if_active(id);
+            self.follow_destination(id, former);
         }
         Ok(())
     }

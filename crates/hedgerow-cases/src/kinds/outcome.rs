@@ -1,5 +1,6 @@
 //! `outcome`: one attempt, classified by the rule table (ED-174 to ED-186, ED-225).
 
+use hedgerow_core::hold::ProbationDurations;
 use hedgerow_core::outcome::{
     DeadLetterReason, Failure, Floors, Met, Outcome, Overrides, Verdict, classify, is_success,
     parse_retry_after,
@@ -85,6 +86,10 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         ),
         Verdict::Final { reason, .. } => ("final", None, Some(reason)),
     };
+    let probation = verdict
+        .outcome()
+        .and_then(|outcome| ProbationDurations::default().of(outcome))
+        .unwrap_or_default();
     Ok(Run::result(json!({
         "result": result,
         "outcome": verdict.outcome().map(Outcome::as_str),
@@ -92,5 +97,6 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         "reason": reason.map(DeadLetterReason::as_str),
         "counts": !matches!(met, Met::Failure(failure) if !failure.counts()),
         "late_success": late && !input.already_final,
+        "probation_s": probation.as_secs_f64(),
     })))
 }

@@ -45,7 +45,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             "retry.slotMode" => return Ok(Run::result(slot_mode(&value))),
             "deadLetter.delay" => declared["deadLetter"]["delay"] = value,
             "deadLetter.maxUnavailable" => declared["deadLetter"]["maxUnavailable"] = value,
-            "probation.threshold" => return Ok(Run::LeftOut("needs probation (ED-226)")),
+            "probation.threshold" => declared["probation"]["threshold"] = value,
             "sas.clockSkew" => return Ok(Run::result(clock_skew(&value))),
             _ => return Err(format!("unknown setting {name}")),
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::{DeadLetterSettings, write_due};
+use hedgerow_core::hold::{Gate, Probation, ProbationSettings, Ticket, due_again};
 use hedgerow_core::outcome::{
     DeadLetterReason, DestinationKind, Failure, Met, Outcome, Overrides, Verdict, classify,
     is_success, parse_retry_after,
@@ -12,7 +13,7 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{
     CrashedAttempt, DeliveryKey, FailedAttempt, Jitter, Next, NotStarted, RetryPolicy,
     RetrySettings, after_abort, after_crash, after_failure, after_no_start, after_restart,
-    is_expired, is_late_success, minutes,
+    floor_base, is_expired, is_late_success, minutes,
 };
 use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
@@ -20,11 +21,6 @@ use serde_json::json;
 
 use crate::read_values::{FailureName, Kind, span};
 use crate::table::{Case, Run};
-
-/// Timelines that probation changes (ED-225 to ED-227); the others would come out the same with it.
-const NEED_PROBATION: [&str; 7] = [
-    "TL-W19", "TL-40", "TL-41", "TL-42", "TL-44", "TL-45", "TL-54",
-];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,9 +52,9 @@ fn thirty() -> f64 {
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct PolicyInput {
-    max_delivery_attempts: Option<u16>,
-    event_time_to_live_in_minutes: Option<u32>,
+pub(super) struct PolicyInput {
+    pub(super) max_delivery_attempts: Option<u16>,
+    pub(super) event_time_to_live_in_minutes: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -75,7 +71,6 @@ struct SettingsInput {
     #[serde(rename = "deadLetter.delay")]
     dead_letter_delay: Option<f64>,
     #[serde(rename = "probation.threshold")]
-    #[allow(dead_code)] // Only in timelines that are skipped.
     probation_threshold: Option<u32>,
     #[serde(rename = "retry.latencyAllowance")]
     latency_allowance: Option<f64>,
@@ -89,12 +84,12 @@ struct SettingsInput {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Step {
-    status: Option<u16>,
-    failure: Option<FailureName>,
+pub(super) struct Step {
+    pub(super) status: Option<u16>,
+    pub(super) failure: Option<FailureName>,
     #[serde(default)]
-    after_s: f64,
-    retry_after: Option<String>,
+    pub(super) after_s: f64,
+    pub(super) retry_after: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -113,9 +108,6 @@ enum DownKind {
 }
 
 pub fn judge(case: &Case) -> Result<Run, String> {
-    if NEED_PROBATION.contains(&case.id.as_str()) {
-        return Ok(Run::LeftOut("needs probation (ED-225 to ED-227)"));
-    }
     let input: Input = case.input()?;
     let mut dead_letter = DeadLetterSettings::default();
     if let Some(delay) = input.settings.dead_letter_delay {
@@ -150,7 +142,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
 }
 
 /// The publish time; anything but 0, which would hide a forgotten base.
-const P: Timestamp = Timestamp::from_millis(1_900_000_000_000);
+pub(super) const P: Timestamp = Timestamp::from_millis(1_900_000_000_000);
 
 const KEY: DeliveryKey = DeliveryKey {
     subscription: SubscriptionId(7),
@@ -185,6 +177,7 @@ struct Running {
     ends: Timestamp,
     met: Met,
     is_attempt: bool,
+    ticket: Option<Ticket>,
 }
 
 struct Driver<'a> {
@@ -193,6 +186,8 @@ struct Driver<'a> {
     settings: RetrySettings,
     overrides: Overrides,
     policy: RetryPolicy,
+    probation_settings: ProbationSettings,
+    probation: Probation,
     timeout: Duration,
     changes: Vec<(Timestamp, Change)>,
     now: Timestamp,
@@ -209,7 +204,7 @@ struct Driver<'a> {
     last_outcome: Option<Outcome>,
 }
 
-fn at(seconds: f64) -> Timestamp {
+pub(super) fn at(seconds: f64) -> Timestamp {
     P.plus(span(seconds))
 }
 
@@ -240,6 +235,11 @@ impl<'a> Driver<'a> {
                 retriable_statuses: input.settings.retriable_statuses.clone(),
             },
             policy,
+            probation_settings: ProbationSettings {
+                threshold: input.settings.probation_threshold.unwrap_or(3),
+                ..ProbationSettings::default()
+            },
+            probation: Probation::default(),
             timeout: span(input.response_timeout_s),
             changes: changes(input, policy),
             now: P,
@@ -307,6 +307,12 @@ impl<'a> Driver<'a> {
 
     fn start_due(&mut self) -> Option<End> {
         let due = self.due.take().expect("nothing else is left to happen");
+        if let Gate::Held(until) = self.probation.gate(self.now) {
+            self.last_outcome = Some(Outcome::Probation);
+            let again = due_again(&self.settings, KEY, self.first_attempt, due, until);
+            self.due = Some(again);
+            return None;
+        }
         if is_expired(&self.policy, P, due) {
             return Some(End::Dead(DeadLetterReason::TimeToLiveExceeded));
         }
@@ -352,6 +358,7 @@ impl<'a> Driver<'a> {
             ends,
             met,
             is_attempt,
+            ticket: is_attempt.then(|| self.probation.start()),
         });
         None
     }
@@ -368,6 +375,15 @@ impl<'a> Driver<'a> {
             &self.settings.floors,
         );
         self.last_outcome = verdict.outcome();
+        if let (Some(ticket), Some(outcome)) = (running.ticket, verdict.outcome()) {
+            let base = floor_base(&self.settings, running.started, self.now);
+            self.probation
+                .failed(&self.probation_settings, ticket, outcome, base);
+        }
+        let hold_until = match self.probation.gate(self.now) {
+            Gate::Held(until) => Some(until),
+            _ => None,
+        };
         match verdict {
             Verdict::Success => Some(End::Delivered),
             Verdict::Final { reason, .. } => Some(End::Dead(reason)),
@@ -381,7 +397,7 @@ impl<'a> Driver<'a> {
                         tried: running.started,
                         ended: self.now,
                         floor,
-                        hold_until: None,
+                        hold_until,
                     },
                 ));
                 None
@@ -397,7 +413,7 @@ impl<'a> Driver<'a> {
                     ended: self.now,
                     floor,
                     retry_after,
-                    hold_until: None,
+                    hold_until,
                 };
                 let next = after_failure(&self.settings, &self.policy, &failed);
                 self.follow(next)
@@ -462,7 +478,11 @@ impl<'a> Driver<'a> {
     }
 }
 
-fn changed(policy: RetryPolicy, max: Option<u16>, time_to_live: Option<u32>) -> RetryPolicy {
+pub(super) fn changed(
+    policy: RetryPolicy,
+    max: Option<u16>,
+    time_to_live: Option<u32>,
+) -> RetryPolicy {
     RetryPolicy {
         max_delivery_attempts: max.unwrap_or(policy.max_delivery_attempts),
         event_time_to_live: time_to_live.map_or(policy.event_time_to_live, minutes),

@@ -45,6 +45,7 @@ one_test_a_kind! {
     filter
     filter_config
     outcome
+    probation
     publish_validation
     retry_policy_config
     sas

@@ -62,6 +62,13 @@ enum Action {
     List(Source),
     /// Deletes a subscription and everything owed to it.
     Delete(Place),
+    /// Attempts nothing until it is resumed. What is due meanwhile is held, without counting attempts; its time to live goes
+    /// on.
+    Pause(Place),
+    /// Goes on with a subscription that was paused.
+    Resume(Place),
+    /// Ends what holds a subscription: its probation, and delayed delivery at its endpoint.
+    Reset(Place),
 }
 
 /// Which subscription.
@@ -129,7 +136,7 @@ fn topic_of_id(id: &str) -> Option<&str> {
 }
 
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 8] = [
+pub const DECLARED: [&str; 10] = [
     "filter",
     "retryPolicy",
     "retry",
@@ -138,9 +145,11 @@ pub const DECLARED: [&str; 8] = [
     "deadLetterDestination",
     "deadLetter",
     "labels",
+    "probation",
+    "delayedDelivery",
 ];
 
-const LIST: [Column; 10] = [
+const LIST: [Column; 11] = [
     ("NAME", "/name"),
     ("ENDPOINT", "/destination/properties/endpointBaseUrl"),
     ("STATE", "/provisioningState"),
@@ -150,6 +159,7 @@ const LIST: [Column; 10] = [
     ("DROPPED", "/status/dropped"),
     ("PENDING", "/status/pending"),
     ("IN FLIGHT", "/status/inFlight"),
+    ("HOLD", "/status/hold/state"),
     ("NEXT DUE", "/status/nextDue"),
 ];
 
@@ -157,7 +167,7 @@ const LIST: [Column; 10] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 31] = [
+const ONE: [Column; 37] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -206,6 +216,12 @@ const ONE: [Column; 31] = [
     ("dropped", "/status/dropped"),
     ("pending", "/status/pending"),
     ("in flight", "/status/inFlight"),
+    ("held back", "/status/hold/state"),
+    ("held back because of", "/status/hold/cause"),
+    ("held back since", "/status/hold/since"),
+    ("held back until", "/status/hold/until"),
+    ("next trial", "/status/hold/nextTrial"),
+    ("held events", "/status/hold/held"),
     ("next due", "/status/nextDue"),
 ];
 
@@ -265,8 +281,33 @@ impl EventSubscriptionCommand {
                 output::done(&sentence, &Value::Null, format);
                 Ok(())
             }
+            Action::Pause(place) => {
+                let sentence = format!("event subscription {} paused", place.name);
+                operate(&client, &place, "pause", &sentence, format).await
+            }
+            Action::Resume(place) => {
+                let sentence = format!("event subscription {} resumed", place.name);
+                operate(&client, &place, "resume", &sentence, format).await
+            }
+            Action::Reset(place) => {
+                let sentence = format!("nothing holds event subscription {} back", place.name);
+                operate(&client, &place, "reset", &sentence, format).await
+            }
         }
     }
+}
+
+async fn operate(
+    client: &Client,
+    place: &Place,
+    verb: &str,
+    sentence: &str,
+    format: Format,
+) -> Result<(), Failure> {
+    let path = format!("{}/{verb}", place.path());
+    let reply = client.admin(Method::POST, &path, None).await?;
+    output::done(sentence, &reply.body, format);
+    Ok(())
 }
 
 async fn declare(

@@ -9,8 +9,10 @@ use super::advanced::Form;
 use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
+use super::hold::{ProbationSpec, check_delayed_delivery};
 use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning, WebhookTls};
 use crate::dead_letter::DeadLetterSettings;
+use crate::hold::DelayedDeliverySettings;
 use crate::limits;
 use crate::outcome::{DestinationKind, Overrides};
 use crate::retry::{RetryPolicy, minutes};
@@ -37,6 +39,10 @@ pub struct SubscriptionSpec {
     pub dead_letter: DeadLetterSettings,
     /// For people; kept and shown, and nothing else.
     pub labels: Vec<String>,
+    /// When it is left alone for a while.
+    pub probation: ProbationSpec,
+    /// When its endpoint is left alone for a while.
+    pub delayed_delivery: DelayedDeliverySettings,
 }
 
 /// Where events go.
@@ -52,6 +58,13 @@ pub enum Destination {
 }
 
 impl Destination {
+    /// What delayed delivery knows it by: without its query (ED-236).
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        let Self::WebHook { endpoint_url, .. } = self;
+        endpoint_url.base()
+    }
+
     /// The column of the rule table that judges its answers.
     #[must_use]
     pub const fn kind(&self) -> DestinationKind {
@@ -80,6 +93,8 @@ impl SubscriptionSpec {
             dead_letter_destination: None,
             dead_letter: DeadLetterSettings::default(),
             labels: Vec::new(),
+            probation: ProbationSpec::default(),
+            delayed_delivery: DelayedDeliverySettings::default(),
         }
     }
 
@@ -114,6 +129,8 @@ impl SubscriptionSpec {
                 .transpose()?,
             dead_letter: check_settings(fields.object("deadLetter")?)?,
             labels: check_labels(&mut fields)?,
+            probation: ProbationSpec::check(fields.object("probation")?)?,
+            delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?)?,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",
@@ -160,6 +177,8 @@ impl SubscriptionSpec {
                 self.dead_letter_destination.as_ref().map(DeadLetterDestination::to_json),
             "deadLetter": self.dead_letter.to_json(),
             "labels": self.labels,
+            "probation": self.probation.to_json(),
+            "delayedDelivery": self.delayed_delivery.to_json(),
         })
     }
 }

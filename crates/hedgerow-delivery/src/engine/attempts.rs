@@ -7,15 +7,15 @@ use std::sync::Arc;
 use hedgerow_core::credit::Signal;
 use hedgerow_core::limits;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
-use hedgerow_core::time::{Now, Timestamp};
+use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
 use hedgerow_store::view::FIRST_IN_FLIGHT;
 use hedgerow_store::{StoreError, Usage};
 
 use super::{Engine, Phase};
-use crate::attempt::{self, Job, Report, ReportKind};
+use crate::attempt::{self, Job};
 use crate::endpoints::Seat;
 use crate::runner::{Flight, Next, Runner};
 
@@ -29,32 +29,19 @@ pub(super) struct Ending {
 }
 
 impl Engine {
-    /// Lets a subscription stand in line if it has something to deliver now.
-    pub(super) fn queue_if_ready(&mut self, id: SubscriptionId) {
-        let now = self.now();
-        let Some(runner) = self.runners.get_mut(&id) else {
-            return;
-        };
-        let may_start = runner.unsettled_successes < self.settings.unsettled_successes_max;
-        let may_start = may_start && self.phase == Phase::Running && runner.not_before <= now;
-        if !runner.is_queued && may_start && runner.has_next(now) {
-            runner.is_queued = true;
-            self.endpoints.queue(&runner.plan.endpoint, id);
-        }
-    }
-
     /// Lets deliveries begin.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self) -> Result<(), StoreError> {
         if self.phase == Phase::Held {
             self.phase = Phase::Running;
         }
         let mut ids: Vec<_> = self.runners.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
-            self.queue_if_ready(id);
+            self.queue_if_ready(id)?;
             self.queue_letters(id);
         }
         self.release_validations();
+        Ok(())
     }
 
     /// Starts attempts until nobody may start one.
@@ -68,31 +55,30 @@ impl Engine {
             let Some((id, seat)) = self.endpoints.next_turn(self.now(), usage.is_full) else {
                 break;
             };
-            let now = self.clock.now();
-            let next = self.runners.get_mut(&id).and_then(|runner| {
+            if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;
-                let next = runner.take_next(now.timestamp)?;
-                Some((Arc::clone(&runner.plan), runner.topic, next))
-            });
-            let Some((plan, topic, next)) = next else {
+            }
+            let Some((id, next)) = self.take_turn(id) else {
                 self.endpoints.release(seat, Signal::Neutral);
+                // Something else may be first now, or has to end.
+                self.queue_ended(id);
                 continue;
             };
-            if next.progress.is_none() {
-                self.moved.insert(topic);
-            }
-            // What became due while the server was away is due now (ED-208), and judged by that time.
-            let due = retry::after_restart(next.due, self.began.max(next.published));
-            // Reading an expired event takes a seat too: so that is bounded as attempts are.
-            if retry::is_expired(&plan.policy, next.published, due) {
-                self.expire(id, &next, seat);
-            } else {
-                self.start(id, &next, seat, now)?;
-            }
-            self.queue_if_ready(id);
+            self.start(id, &next, seat)?;
+            self.queue_if_ready(id)?;
             self.plan_wake(id)?;
         }
         Ok(())
+    }
+
+    /// What was due when its subscription stood in line may have to end by the time of its turn.
+    fn queue_ended(&mut self, id: SubscriptionId) {
+        if let Some(runner) = self.runners.get(&id)
+            && let Some(next) = self.first_due(runner)
+            && self.why_it_ends(runner, &next).is_some()
+        {
+            self.queue_ending(id);
+        }
     }
 
     /// Says when the store becomes full, and when it is no longer.
@@ -114,16 +100,22 @@ impl Engine {
         }
     }
 
-    fn start(
-        &mut self,
-        id: SubscriptionId,
-        next: &Next,
-        seat: Seat,
-        now: Now,
-    ) -> Result<(), StoreError> {
+    fn start(&mut self, id: SubscriptionId, next: &Next, seat: Seat) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        if next.row.is_none()
+            && let Some(runner) = self.runners.get(&id)
+        {
+            self.moved.insert(runner.topic);
+        }
+        let tickets = self.tickets(id);
         let progress = match next.progress {
             Some(before) => Progress {
                 attempts: before.attempts + 1,
+                first_attempt: if before.attempts == 0 {
+                    now.timestamp
+                } else {
+                    before.first_attempt
+                },
                 last_attempt: now.timestamp,
                 ..before
             },
@@ -138,10 +130,9 @@ impl Engine {
                 crash_epoch: 0,
             },
         };
-        let replaces_due = next.progress.is_some().then_some(next.due);
         let delivery = StartedDelivery {
             seq: next.seq,
-            replaces_due,
+            replaces_due: next.row,
             progress,
         };
         self.store.journal(Record::Started(Started {
@@ -172,6 +163,8 @@ impl Engine {
             next.seq,
             Flight {
                 is_attempt: true,
+                tickets,
+                is_paced: false,
                 seat: Some(seat),
                 progress: Some(progress),
                 row: Some(IN_FLIGHT),
@@ -180,54 +173,6 @@ impl Engine {
             },
         );
         Ok(())
-    }
-
-    /// Ends a delivery whose time to live had passed when it was due (ED-203).
-    fn expire(&mut self, id: SubscriptionId, next: &Next, seat: Seat) {
-        let ending = Ending {
-            key: DeliveryKey {
-                subscription: id,
-                seq: next.seq,
-            },
-            row: next.progress.map(|_| next.due),
-            reason: DeadLetterReason::TimeToLiveExceeded,
-            progress: next.progress,
-        };
-        self.end_after_reading(&ending, Some(seat));
-    }
-
-    /// Ends a delivery without another attempt. Its event is read first: the terminal record names it.
-    fn end_after_reading(&mut self, ending: &Ending, seat: Option<Seat>) {
-        let Ending { key, reason, .. } = *ending;
-        let runner = self
-            .runners
-            .get_mut(&key.subscription)
-            .expect("a delivery was just taken from it");
-        let position = Position {
-            topic: runner.topic,
-            seq: key.seq,
-        };
-        let (store, reports) = (Arc::clone(&self.store), self.report_to.clone());
-        let task = self.spawner.spawn(async move {
-            let kind = match attempt::read(&store, position).await {
-                Ok(event) => ReportKind::ReadToEnd { reason, event },
-                Err(error) => ReportKind::Unreadable {
-                    attempt: None,
-                    error,
-                },
-            };
-            // The engine may be gone; then the delivery is found again after the restart.
-            let _ = reports.send(Report { key, kind }).await;
-        });
-        let flight = Flight {
-            is_attempt: false,
-            seat,
-            progress: ending.progress,
-            row: ending.row,
-            is_settled: false,
-            abort: task.abort_handle(),
-        };
-        runner.take_off(key.seq, flight);
     }
 
     /// What stood in flight when the server ended has an attempt without a recorded end (ED-207).
@@ -309,7 +254,7 @@ impl Engine {
                     reason,
                     progress: Some(progress),
                 };
-                self.end_after_reading(&ending, seat);
+                self.end_after_reading(key.subscription, &[ending], seat, false);
             }
         }
         Ok(())
@@ -335,6 +280,9 @@ impl Engine {
                 continue;
             }
             flight.abort.abort();
+            if let Some(tickets) = flight.tickets {
+                self.give_up(id, tickets)?;
+            }
             let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
                 self.give_back(flight.seat, Signal::Neutral);
                 continue;

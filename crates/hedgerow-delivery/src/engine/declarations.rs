@@ -89,7 +89,7 @@ impl Engine {
                 reply(answer, judged);
             }
             Command::StartDeliveries { answer } => {
-                self.release();
+                self.release()?;
                 reply(answer, Ok(()));
             }
             Command::AwaitValidation { id, answer } => self.await_validation(id, answer),
@@ -113,6 +113,9 @@ impl Engine {
             let Some((change, answered)) = change else {
                 continue;
             };
+            if let Change::SubscriptionReset { id } = &change {
+                self.journal_end_of_window(*id)?;
+            }
             let record = self.view.catalog_record(&change)?;
             let revision = record.revision;
             match self.store.journal(Record::Catalog(record)) {
@@ -198,6 +201,22 @@ impl Engine {
                     },
                     done(answer),
                 ))
+            }
+            Command::PauseSubscription {
+                topic,
+                name,
+                is_paused,
+                answer,
+            } => self.pause_subscription(&topic, &name, is_paused, answer),
+            Command::ResetSubscription {
+                topic,
+                name,
+                answer,
+            } => {
+                let found = self.subscription_named(&topic, &name);
+                let (subscription, answer) = found_or_answered(found, answer)?;
+                let id = subscription.id;
+                Some((Change::SubscriptionReset { id }, told(id, answer)))
             }
             Command::Topics { .. }
             | Command::Topic { .. }
@@ -332,6 +351,25 @@ impl Engine {
         Some((change, answered))
     }
 
+    fn pause_subscription(
+        &self,
+        topic: &str,
+        name: &str,
+        is_paused: bool,
+        answer: Answer<SubscriptionInfo>,
+    ) -> Option<(Change, Answered)> {
+        let found = self.subscription_named(topic, name);
+        let (subscription, answer) = found_or_answered(found, answer)?;
+        if subscription.is_paused == is_paused {
+            reply(answer, Ok(self.info(&subscription)));
+            return None;
+        }
+        let id = subscription.id;
+        let at = self.now();
+        let change = Change::SubscriptionPaused { id, is_paused, at };
+        Some((change, told(id, answer)))
+    }
+
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
     pub(super) fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
         let Destination::WebHook { endpoint_url, tls } = &spec.destination;
@@ -434,7 +472,10 @@ impl Engine {
         // A delivery whose start is queued is in flight, and in the view not begun yet.
         let begun = |runner: &Runner| self.credits_of_unbegun(runner);
         let waiting = runner.map_or(0, |runner| runner.waiting_len() + begun(runner)) as u64;
+        let in_flight = runner.map_or(0, |runner| runner.in_flight() as u64);
+        let owed = (open + waiting).saturating_sub(in_flight);
         SubscriptionInfo {
+            hold: self.hold_info(subscription, owed),
             subscription: subscription.clone(),
             topic_name: topic
                 .map(|topic| topic.name.as_str().to_owned())
@@ -442,7 +483,7 @@ impl Engine {
             counters,
             pending: open + waiting,
             waiting,
-            in_flight: runner.map_or(0, |runner| runner.in_flight() as u64),
+            in_flight,
             next_due: self.next_due(subscription.id),
             behind: behind_at.map_or(0, |at| head.saturating_sub(at)),
             dead_letter_problem: self.letter_writes.problem(subscription.id).cloned(),
@@ -533,6 +574,14 @@ fn is_declared(existing: &Subscription, spec: &SubscriptionSpec) -> bool {
 
 fn done(answer: Answer<()>) -> Answered {
     Box::new(move |made| reply(answer, made.map(|_| ())))
+}
+
+/// Answers with the subscription as it is then.
+fn told(id: SubscriptionId, answer: Answer<SubscriptionInfo>) -> Answered {
+    Box::new(move |made| {
+        let info = made.and_then(|engine| engine.info_of(id));
+        reply(answer, info);
+    })
 }
 
 fn found_or_answered<T, A>(

@@ -88,11 +88,12 @@ impl Engine {
                 self.count_offered(events);
             }
             Record::Failed(failed) => self.observe_failed(failed),
-            Record::Settled(settled) => self.observe_settled(settled),
+            Record::Settled(settled) => return self.observe_settled(settled),
+            Record::Moved(moved) => return self.observe_moved(moved),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Catalog(change) => return self.observe_declared(change),
             Record::CleanStop(_) if self.phase == Phase::Stopping => self.phase = Phase::Stopped,
-            // The last four are written by nobody yet; the view has folded them.
+            // The view has folded them. The last three are written by nobody yet.
             Record::CleanStop(_)
             | Record::Started(_)
             | Record::Read(_)
@@ -154,16 +155,16 @@ impl Engine {
                 }
             }
         }
-        self.queue_all_ready(matched);
-        Ok(())
+        self.queue_all_ready(matched)
     }
 
-    fn queue_all_ready(&mut self, mut ids: Vec<SubscriptionId>) {
+    fn queue_all_ready(&mut self, mut ids: Vec<SubscriptionId>) -> Result<(), StoreError> {
         ids.sort_unstable();
         ids.dedup();
         for id in ids {
-            self.queue_if_ready(id);
+            self.queue_if_ready(id)?;
         }
+        Ok(())
     }
 
     /// Starts reading for subscriptions that are behind and have room. One read serves all that stand in what it reads.
@@ -297,7 +298,6 @@ impl Engine {
             }
         }
         self.moved.insert(topic);
-        self.queue_all_ready(matched);
-        Ok(())
+        self.queue_all_ready(matched)
     }
 }

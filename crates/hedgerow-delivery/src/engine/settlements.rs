@@ -89,6 +89,7 @@ impl Engine {
             (None, Some(_)) => note_delivered(&metrics, &end),
             (None, None) => {}
         }
+        self.note_for_holds(key, &mut flight, &verdict, &end)?;
         let next = match progress {
             Some(progress) => self.settle(key, &verdict, progress, &end)?,
             // An earlier attempt succeeded late, while this one ran.
@@ -110,6 +111,29 @@ impl Engine {
         self.look_again(key.subscription)
     }
 
+    /// Tells probation and delayed delivery how an attempt ended.
+    fn note_for_holds(
+        &mut self,
+        key: DeliveryKey,
+        flight: &mut Flight,
+        verdict: &Verdict,
+        end: &AttemptEnd,
+    ) -> Result<(), StoreError> {
+        let Some(tickets) = flight.tickets.take() else {
+            return Ok(());
+        };
+        match (verdict, flight.progress) {
+            (Verdict::Success, _) => self.note_success(key.subscription),
+            (_, Some(progress)) if !flight.is_settled => {
+                let started = progress.last_attempt;
+                let base = retry::floor_base(&self.settings.retry, started, end.ended);
+                self.note_failure(key, tickets, verdict, base)
+            }
+            // An earlier attempt succeeded late: this one's failure decides nothing.
+            _ => self.give_up(key.subscription, tickets),
+        }
+    }
+
     fn read_to_end(
         &mut self,
         key: DeliveryKey,
@@ -123,6 +147,7 @@ impl Engine {
         let Some(mut flight) = runner.land(key.seq) else {
             return Ok(());
         };
+        self.endings.ended(usize::from(flight.is_paced));
         self.give_back(flight.seat.take(), Signal::Neutral);
         if flight.is_settled {
             return self.look_again(key.subscription);
@@ -153,6 +178,7 @@ impl Engine {
         };
         note_delivered(&runner.metrics, &end);
         self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
+        self.note_success(key.subscription)?;
         let note = AttemptNote::of_attempt(&plan, &end, None, NoteNext::Delivered);
         let line = self.line(&plan, key, &note, &end.event);
         self.tell(
@@ -179,7 +205,11 @@ impl Engine {
             None => runner.land(key.seq),
         };
         let Some(flight) = landed else { return Ok(()) };
+        self.endings.ended(usize::from(flight.is_paced));
         self.give_back(flight.seat, Signal::Neutral);
+        if let Some(tickets) = flight.tickets {
+            self.give_up(key.subscription, tickets)?;
+        }
         if flight.is_settled {
             self.look_again(key.subscription)
         } else {
@@ -228,7 +258,7 @@ impl Engine {
     }
 
     fn look_again(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
-        self.queue_if_ready(id);
+        self.queue_if_ready(id)?;
         self.plan_wake(id)
     }
 
@@ -264,7 +294,7 @@ impl Engine {
                     ended: end.ended,
                     floor,
                     retry_after,
-                    hold_until: None,
+                    hold_until: self.hold_until(key.subscription),
                 };
                 let policy = self.policy(key.subscription);
                 let next = retry::after_failure(&self.settings.retry, &policy, &failed);
@@ -454,17 +484,17 @@ impl Engine {
         }
     }
 
-    pub(super) fn observe_settled(&mut self, settled: &Settled) {
+    pub(super) fn observe_settled(&mut self, settled: &Settled) -> Result<(), StoreError> {
         let id = settled.subscription;
         let Some(runner) = self.runners.get_mut(&id) else {
-            return;
+            return Ok(());
         };
         for (seq, due) in &settled.deliveries {
             runner.drop_due(*due, *seq);
         }
         let count = settled.deliveries.len() as u64;
         runner.unsettled_successes = runner.unsettled_successes.saturating_sub(count);
-        self.queue_if_ready(id);
+        self.queue_if_ready(id)
     }
 
     pub(super) fn observe_dead(&mut self, dead: &Dead) {

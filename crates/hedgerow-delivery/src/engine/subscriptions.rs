@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hedgerow_core::credit::Signal;
 use hedgerow_core::filter::Filter;
+use hedgerow_core::hold::Probation;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Change;
@@ -15,7 +17,7 @@ use super::reader::TopicReader;
 use super::{Engine, Phase};
 use crate::command::{PublishTopic, TopicTable};
 use crate::plan::Plan;
-use crate::runner::Runner;
+use crate::runner::{Held, Runner};
 
 impl Engine {
     /// Begins where the view stands: makes readers and runners, and takes care of what was in flight when the server
@@ -58,7 +60,7 @@ impl Engine {
             }
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
             Change::TopicDeleted { id } => {
-                self.remove_topic(*id);
+                self.remove_topic(*id)?;
                 self.forget_validations_of_the_gone();
                 self.publish_topics();
             }
@@ -68,8 +70,10 @@ impl Engine {
                 self.renew_plan(*id)?;
                 self.follow_validation(*id);
             }
+            Change::SubscriptionPaused { id, .. } => self.renew_plan(*id)?,
+            Change::SubscriptionReset { id } => self.end_holds(*id)?,
             Change::SubscriptionDeleted { id } => {
-                self.remove_runner(*id);
+                self.remove_runner(*id)?;
                 self.follow_validation(*id);
             }
         }
@@ -91,7 +95,7 @@ impl Engine {
         }
     }
 
-    fn remove_topic(&mut self, topic: TopicId) {
+    fn remove_topic(&mut self, topic: TopicId) -> Result<(), StoreError> {
         let mut ids: Vec<_> = self
             .runners
             .values()
@@ -100,10 +104,11 @@ impl Engine {
             .collect();
         ids.sort_unstable();
         for id in ids {
-            self.remove_runner(id);
+            self.remove_runner(id)?;
         }
         self.readers.remove(&topic);
         self.metrics.forget_topic(topic);
+        Ok(())
     }
 
     /// Counts what is owed to subscriptions that go with a change, before the view forgets it.
@@ -170,23 +175,31 @@ impl Engine {
         let metrics = self
             .metrics
             .subscription(id, &metrics, &plan.subscription_name);
-        self.runners
-            .insert(id, Runner::new(id, topic, plan, metrics, behind_at));
+        let mut runner = Runner::new(id, topic, plan, metrics, behind_at);
+        runner.probation = Probation::restored(self.view.holds(id).probation);
+        runner.held.until = self.resumed(id);
+        self.runners.insert(id, runner);
+        self.join_endpoint(id);
         self.file_filters(id);
         self.plan_wake(id)
     }
 
-    fn remove_runner(&mut self, id: SubscriptionId) {
+    fn remove_runner(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         for reader in self.readers.values_mut() {
             reader.stranded.remove(&id);
         }
         let Some(mut runner) = self.runners.remove(&id) else {
-            return;
+            return Ok(());
         };
         for (_, flight) in runner.land_all() {
             flight.abort.abort();
             self.give_back(flight.seat, Signal::Neutral);
+            self.endings.ended(usize::from(flight.is_paced));
+            if let Some(tickets) = flight.tickets {
+                self.give_up(id, tickets)?;
+            }
         }
+        self.leave_endpoint(&runner.plan.delayed_at, id)?;
         runner.end_all_late();
         self.letter_writes.note_problem(id, None);
         self.endpoints.leave(&runner.plan.endpoint, id);
@@ -196,6 +209,7 @@ impl Engine {
             reader.filters.remove(id);
             self.moved.insert(runner.topic);
         }
+        Ok(())
     }
 
     /// Takes over what changed. Attempts to another endpoint than the present one are ended (ED-189).
@@ -214,10 +228,20 @@ impl Engine {
             runner.is_queued = false;
             self.endpoints.leave(&former.endpoint, id);
             self.abort_flights(id, Outcome::Canceled)?;
+            self.change_endpoint(id, &former)?;
         }
         self.file_filters(id);
-        self.queue_if_ready(id);
-        Ok(())
+        let resumed = self.resumed(id);
+        if let Some(runner) = self.runners.get_mut(&id).filter(|_| !plan.is_paused)
+            && runner.held.until < resumed
+        {
+            runner.held = Held {
+                until: resumed,
+                outcome: None,
+            };
+        }
+        self.queue_if_ready(id)?;
+        self.plan_wake(id)
     }
 
     /// Files the filters of a subscription anew: each decides about the events from its own place up to the next one's
@@ -236,6 +260,28 @@ impl Engine {
             let filter = Filter::new(&version.filter, self.settings.filter_rules);
             reader.filters.insert(id, version.from_seq..end, filter);
         }
+    }
+
+    /// A subscription delivers elsewhere from now on: what held it there does not here (ED-232).
+    fn change_endpoint(&mut self, id: SubscriptionId, former: &Plan) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        runner.probation.end();
+        if runner.plan.delayed_at != former.delayed_at {
+            self.leave_endpoint(&former.delayed_at, id)?;
+            self.join_endpoint(id);
+        }
+        self.follow_hold(id);
+        Ok(())
+    }
+
+    /// When a subscription was resumed last.
+    fn resumed(&self, id: SubscriptionId) -> Timestamp {
+        let found = self.view.catalog().subscription(id);
+        found
+            .and_then(|found| found.resumed)
+            .unwrap_or(Timestamp::ZERO)
     }
 
     /// Tells publishers which topics there are.

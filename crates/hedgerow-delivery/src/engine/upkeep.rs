@@ -82,7 +82,7 @@ impl Engine {
         let now = self.now();
         while let Some((at, id)) = self.wakes.first().copied().filter(|(at, _)| *at <= now) {
             self.wakes.remove(&(at, id));
-            self.queue_if_ready(id);
+            self.queue_if_ready(id)?;
             self.queue_letters(id);
             self.plan_wake(id)?;
         }
@@ -109,8 +109,9 @@ impl Engine {
         let refill = refill.filter(|at| *at > now);
         // Whatever waits may start then.
         let paced = Some(runner.not_before).filter(|at| *at > now);
-        let all = due.into_iter().chain(letter).chain(refill).chain(paced);
-        if let Some(at) = all.min() {
+        let held = Some(runner.held.until).filter(|until| *until > now);
+        let all = due.into_iter().chain(letter).chain(refill);
+        if let Some(at) = all.chain(paced).chain(held).min() {
             self.wakes.insert((at, id));
         }
         Ok(())
@@ -151,7 +152,7 @@ impl Engine {
             .filter(|row| self.view.is_open(id, row.seq))
             .collect();
         runner.refill(open, new_horizon);
-        self.queue_if_ready(id);
+        self.queue_if_ready(id)?;
         self.queue_letters(id);
         Ok(true)
     }

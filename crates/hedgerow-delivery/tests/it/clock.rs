@@ -55,8 +55,14 @@ async fn run(steps: &[(u64, i64)], crash: Option<(u64, i64)>) -> Run {
     let script = |_: &str, _| Meet::status(500);
     let mut world = World::with_clock(Arc::new(clock.clone()), settings, script);
     let topic = world.topic("orders").await;
-    let policy = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 180}});
-    world.subscribe("orders", "the-sub", policy).await.unwrap();
+    let declared = json!({
+        "retryPolicy": {"eventTimeToLiveInMinutes": 180},
+        "delayedDelivery": {"enabled": false},
+    });
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
     let ids: Vec<_> = (0..PENDING).map(|number| format!("e{number}")).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     reach(&clock, 1).await;

@@ -9,7 +9,7 @@ use hedgerow_store::view::Disposition;
 use serde_json::{Value, json};
 
 use crate::letter_box::Mood;
-use crate::world::{Meet, World};
+use crate::world::{Meet, World, settings_without_probation};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -26,12 +26,13 @@ fn lettered(settings: &Value) -> Value {
         },
         "deadLetter": settings,
         "retryPolicy": {"maxDeliveryAttempts": 1},
+        "delayedDelivery": {"enabled": false},
     })
 }
 
-/// A world in which nothing is accepted, with a topic and a subscription.
+/// A world in which nothing is accepted, and nobody held back for it, with a topic and a subscription.
 async fn world(declared: Value) -> (World, hedgerow_core::position::TopicId) {
-    let world = World::new(|_, _| Meet::status(404));
+    let world = World::with_settings(settings_without_probation(), |_, _| Meet::status(404));
     let topic = world.topic("orders").await;
     world
         .subscribe("orders", "the-sub", declared)

@@ -162,7 +162,11 @@ async fn more_retries_than_fit_in_memory() {
     });
     let topic = world.topic("orders").await;
     world
-        .subscribe("orders", "the-sub", json!({}))
+        .subscribe(
+            "orders",
+            "the-sub",
+            json!({"delayedDelivery": {"enabled": false}}),
+        )
         .await
         .unwrap();
     let ids: Vec<_> = (0..EVENTS).map(|n| n.to_string()).collect();

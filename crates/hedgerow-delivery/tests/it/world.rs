@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hedgerow_core::event::{Data, Event};
+use hedgerow_core::hold::ProbationDurations;
 use hedgerow_core::position::{Mark, TopicId};
 use hedgerow_core::retry::Jitter;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
@@ -253,6 +254,24 @@ pub fn settings() -> EngineSettings {
     settings.validation.is_enabled = false;
     "https://events.example".clone_into(&mut settings.public_url);
     "events.example".clone_into(&mut settings.webhook_origin);
+    settings
+}
+
+/// The same, and nobody is ever on probation.
+pub fn settings_without_probation() -> EngineSettings {
+    let mut settings = settings();
+    settings.probation = ProbationDurations {
+        busy: Duration::ZERO,
+        timed_out: Duration::ZERO,
+        socket_error: Duration::ZERO,
+        not_found: Duration::ZERO,
+        resolution_error: Duration::ZERO,
+        disabled: Duration::ZERO,
+        full: Duration::ZERO,
+        unauthorized: Duration::ZERO,
+        forbidden: Duration::ZERO,
+        invalid_azure_function_destination: Duration::ZERO,
+    };
     settings
 }
 
@@ -644,7 +663,7 @@ impl Ground {
             history: self.history.clone(),
             dead_letters: Arc::clone(&self.letters) as _,
             clock: Arc::clone(&self.clock),
-            client: Arc::new(Client::new(network, ClientOptions::default())),
+            client: Arc::new(Client::new(network, options_of_client())),
             guard: Arc::new(AddressGuard::new([])),
             store_id: STORE_ID,
             epoch,
@@ -657,6 +676,14 @@ impl Ground {
             },
         };
         Engine::new(settings.clone(), parts)
+    }
+}
+
+/// Each attempt connects anew, so that a script can refuse it.
+fn options_of_client() -> ClientOptions {
+    ClientOptions {
+        idle_max: 0,
+        ..ClientOptions::default()
     }
 }
 

@@ -3,10 +3,12 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::spec::{
     DeadLetterDestination, Destination, SpecError, SubscriptionSpec, Warning,
 };
-use hedgerow_delivery::command::{Command, EngineHandle, SubscriptionInfo};
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::{Command, EngineHandle, HoldInfo, SubscriptionInfo};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -147,11 +149,18 @@ fn add_defaults(members: &mut Map<String, Value>, app: &App) {
         };
         members.insert("deadLetterDestination".to_owned(), local.to_json());
     }
-    set_if_absent(members, "deadLetter", json!({}));
-    let declared = members.get_mut("deadLetter").and_then(Value::as_object_mut);
-    if let (Some(declared), Value::Object(defaults)) = (declared, app.dead_letter.to_json()) {
-        for (name, default) in defaults {
-            set_if_absent(declared, &name, default);
+    let groups = [
+        ("deadLetter", app.dead_letter.to_json()),
+        ("probation", app.probation.to_json()),
+        ("delayedDelivery", app.delayed_delivery.to_json()),
+    ];
+    for (group, defaults) in groups {
+        set_if_absent(members, group, json!({}));
+        let declared = members.get_mut(group).and_then(Value::as_object_mut);
+        if let (Some(declared), Value::Object(defaults)) = (declared, defaults) {
+            for (name, default) in defaults {
+                set_if_absent(declared, &name, default);
+            }
         }
     }
 }
@@ -202,6 +211,52 @@ pub async fn full_url(
     Ok(Json(json!({ "endpointUrl": endpoint_url.as_str() })))
 }
 
+/// Nothing is attempted from now on (ED-312).
+pub async fn pause(app: State<SharedApp>, names: Names<(String, String)>) -> Answer {
+    set_paused(app, names, true).await
+}
+
+/// What was held meanwhile goes on.
+pub async fn resume(app: State<SharedApp>, names: Names<(String, String)>) -> Answer {
+    set_paused(app, names, false).await
+}
+
+type Answer = Result<Json<Value>, ApiError>;
+
+async fn set_paused(
+    State(app): State<SharedApp>,
+    Names((topic, name)): Names<(String, String)>,
+    is_paused: bool,
+) -> Answer {
+    let pause = |answer| Command::PauseSubscription {
+        topic,
+        name,
+        is_paused,
+        answer,
+    };
+    let info = app.engine()?.ask(pause).await?;
+    let (topic, subscription) = (&info.topic_name, &info.subscription.name);
+    let change = if is_paused { "paused" } else { "resumed" };
+    tracing::info!(topic, %subscription, "event subscription {change}");
+    Ok(Json(shown(&info)))
+}
+
+/// Ends probation and delayed delivery at once (ED-232).
+pub async fn reset(
+    State(app): State<SharedApp>,
+    Names((topic, name)): Names<(String, String)>,
+) -> Answer {
+    let reset = |answer| Command::ResetSubscription {
+        topic,
+        name,
+        answer,
+    };
+    let info = app.engine()?.ask(reset).await?;
+    let (topic, subscription) = (&info.topic_name, &info.subscription.name);
+    tracing::info!(topic, %subscription, "probation and delayed delivery ended by an operator");
+    Ok(Json(shown(&info)))
+}
+
 pub async fn delete(
     State(app): State<SharedApp>,
     Names((topic, name)): Names<(String, String)>,
@@ -226,6 +281,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
     json["id"] = json!(subscription.id.0);
     json["topic"] = json!(info.topic_name);
     json["createdTime"] = json!(subscription.created.to_string());
+    json["isPaused"] = json!(subscription.is_paused);
     validation::show(subscription, &mut json);
     json["status"] = json!({
         // ED-304: matched = delivered + deadLettered + dropped + pending.
@@ -236,8 +292,22 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "pending": info.pending,
         "inFlight": info.in_flight,
         "behind": info.behind,
+        "hold": shown_hold(&info.hold),
         "nextDue": info.next_due.map(|due| due.to_string()),
         "deadLetterProblem": info.dead_letter_problem,
     });
     json
+}
+
+fn shown_hold(hold: &HoldInfo) -> Value {
+    let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
+    json!({
+        "state": hold.state.as_str(),
+        "cause": hold.cause.map(Outcome::as_str),
+        "level": hold.level,
+        "since": time(hold.since),
+        "until": time(hold.until),
+        "nextTrial": time(hold.next_trial),
+        "held": hold.held,
+    })
 }

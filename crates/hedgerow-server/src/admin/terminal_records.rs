@@ -42,6 +42,7 @@ fn shown(record: &TerminalRecord) -> Value {
     let status = progress
         .map(|progress| progress.last_status)
         .filter(|status| *status > 0);
+    let attempted = progress.filter(|progress| progress.attempts > 0);
     let (disposition, drop_reason) = match record.disposition {
         Disposition::DeadLettered => ("DeadLettered", None),
         Disposition::Dropped(reason) => ("Dropped", Some(reason.as_str())),
@@ -57,7 +58,7 @@ fn shown(record: &TerminalRecord) -> Value {
         "lastDeliveryOutcome": progress.map(|progress| progress.last_outcome.as_str()),
         "lastHttpStatusCode": status,
         "publishTime": record.published.to_string(),
-        "lastDeliveryAttemptTime": progress.map(|progress| progress.last_attempt.to_string()),
+        "lastDeliveryAttemptTime": attempted.map(|progress| progress.last_attempt.to_string()),
         "decidedTime": record.decided.to_string(),
         "disposition": disposition,
         "dropReason": drop_reason,

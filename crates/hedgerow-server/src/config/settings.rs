@@ -70,6 +70,11 @@ const DEAD_LETTER_UNAVAILABLE: Span = Span {
     range: Duration::ZERO
         ..=Duration::from_secs(*limits::DEAD_LETTER_UNAVAILABLE_SECONDS.end() as u64),
 };
+/// What a subscription may declare (ED-241).
+const DELAYED_DELIVERY_WINDOW: Span = Span {
+    range: Duration::from_secs(*limits::DELAYED_DELIVERY_WINDOW_SECONDS.start() as u64)
+        ..=Duration::from_secs(*limits::DELAYED_DELIVERY_WINDOW_SECONDS.end() as u64),
+};
 const MANY: Count<usize> = Count(1..=1_000_000);
 const NONE_OR_MANY: Count<usize> = Count(0..=1_000_000);
 const ATTEMPTS: Count<u32> = Count(1..=100_000);
@@ -142,6 +147,11 @@ pub const SETTINGS: &[Setting] = &[
         engine.subscription_name_upper_case
     ),
     setting!("delivery.webhook_origin", HostName, engine.webhook_origin),
+    setting!(
+        "delivery.ended_per_second",
+        Count(10_u32..=1_000_000),
+        engine.ended_per_second
+    ),
     setting!("delivery.drain", WAIT, engine.drain),
     setting!("delivery.connections_max", MANY, client.connections_max),
     setting!(
@@ -284,6 +294,63 @@ pub const SETTINGS: &[Setting] = &[
         "filter.paths_through_arrays",
         Flag,
         engine.filter_rules.paths_through_arrays
+    ),
+    setting!(
+        "probation.threshold",
+        Count(limits::PROBATION_THRESHOLD),
+        probation.threshold
+    ),
+    setting!(
+        "probation.dead_letter_on_client_error",
+        Flag,
+        probation.dead_letter_on_client_error
+    ),
+    setting!("probation.busy", WAIT, engine.probation.busy),
+    setting!("probation.timed_out", WAIT, engine.probation.timed_out),
+    setting!(
+        "probation.socket_error",
+        WAIT,
+        engine.probation.socket_error
+    ),
+    setting!("probation.not_found", WAIT, engine.probation.not_found),
+    setting!(
+        "probation.resolution_error",
+        WAIT,
+        engine.probation.resolution_error
+    ),
+    setting!("probation.disabled", WAIT, engine.probation.disabled),
+    setting!("probation.full", WAIT, engine.probation.full),
+    setting!(
+        "probation.unauthorized",
+        WAIT,
+        engine.probation.unauthorized
+    ),
+    setting!("probation.forbidden", WAIT, engine.probation.forbidden),
+    setting!(
+        "probation.invalid_azure_function_destination",
+        WAIT,
+        engine.probation.invalid_azure_function_destination
+    ),
+    setting!("delayed_delivery.enabled", Flag, delayed_delivery.enabled),
+    setting!(
+        "delayed_delivery.events",
+        Count(limits::DELAYED_DELIVERY_EVENTS),
+        delayed_delivery.events
+    ),
+    setting!(
+        "delayed_delivery.first_window",
+        DELAYED_DELIVERY_WINDOW,
+        delayed_delivery.first_window
+    ),
+    setting!(
+        "delayed_delivery.max_window",
+        DELAYED_DELIVERY_WINDOW,
+        delayed_delivery.max_window
+    ),
+    setting!(
+        "delayed_delivery.released_per_second",
+        ATTEMPTS,
+        engine.released_per_second
     ),
     setting!("dead_letter.directory", OtherPath, dead_letter.directory),
     setting!("dead_letter.local_default", Flag, dead_letter.local_default),

@@ -160,6 +160,10 @@ async fn subscriptions_are_made_shown_updated_and_deleted() {
     let status = json!({
         "matched": 0, "delivered": 0, "deadLettered": 0, "dropped": 0, "pending": 0,
         "inFlight": 0, "behind": 0, "nextDue": null, "deadLetterProblem": null,
+        "hold": {
+            "state": "Healthy", "cause": null, "level": 0, "since": null, "until": null,
+            "nextTrial": null, "held": 0,
+        },
     });
     assert_eq!(shown["status"], status);
 
@@ -616,4 +620,41 @@ async fn a_change_names_what_it_changes_and_keeps_the_rest() {
     let answer = server.admin("PATCH", &missing, json!({})).await;
     assert_eq!(answer.status, 404);
     server.stop_and_wait().await;
+}
+
+/// ED-312, ED-232: an operator pauses, resumes and resets; what is answered is durable.
+#[tokio::test]
+async fn subscriptions_are_paused_resumed_and_reset() {
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    server.topic("orders").await;
+    let path = subscription("orders", "billing");
+    let made = server.admin("PUT", &path, webhook(&receiver.url())).await;
+    assert_eq!(made.json()["isPaused"], false);
+    assert_eq!(made.json()["probation"]["threshold"], 3);
+    assert_eq!(made.json()["delayedDelivery"]["firstWindow"], 60);
+    let paused = server
+        .admin("POST", &format!("{path}/pause"), json!({}))
+        .await;
+    assert_eq!(paused.status, 200, "{}", paused.text());
+    assert_eq!(paused.json()["isPaused"], true);
+    assert_eq!(paused.json()["status"]["hold"]["state"], "Paused");
+    let again = server
+        .admin("POST", &format!("{path}/pause"), json!({}))
+        .await;
+    assert_eq!(again.status, 200, "it is paused already");
+    let reset = server
+        .admin("POST", &format!("{path}/reset"), json!({}))
+        .await;
+    assert_eq!(reset.json()["isPaused"], true, "a reset ends no pause");
+    let resumed = server
+        .admin("POST", &format!("{path}/resume"), json!({}))
+        .await;
+    assert_eq!(resumed.json()["isPaused"], false);
+    assert_eq!(resumed.json()["status"]["hold"]["state"], "Healthy");
+    let nobody = subscription("orders", "nobody");
+    let missing = server
+        .admin("POST", &format!("{nobody}/pause"), json!({}))
+        .await;
+    assert_eq!(missing.status, 404);
 }

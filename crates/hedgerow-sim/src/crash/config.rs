@@ -37,6 +37,18 @@ crash_delay = "200ms"
 other = "100ms"
 unavailable = "100ms"
 
+# Receivers that fail are left alone, for a short time, again and again: the holds are in force when the server is killed.
+[probation]
+busy = "150ms"
+timed_out = "150ms"
+socket_error = "150ms"
+
+[delayed_delivery]
+events = 20
+first_window = "1s"
+max_window = "1s"
+released_per_second = 2000
+
 [store]
 bytes_max = "1536KiB"
 keep_after = "400ms"

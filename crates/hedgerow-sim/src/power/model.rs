@@ -127,7 +127,11 @@ impl Model {
                 self.fold_change(&change);
             }
             Record::CleanStop(_) => self.is_clean = true,
-            Record::Hold(_) | Record::Lease(_) | Record::Seek(_) | Record::Snapshot(_) => {}
+            Record::Hold(_)
+            | Record::Moved(_)
+            | Record::Lease(_)
+            | Record::Seek(_)
+            | Record::Snapshot(_) => {}
         }
     }
 
@@ -182,6 +186,8 @@ impl Model {
             Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
             | Change::TopicUpdated { .. }
+            | Change::SubscriptionPaused { .. }
+            | Change::SubscriptionReset { .. }
             | Change::TopicKeysChanged { .. } => {}
         }
     }

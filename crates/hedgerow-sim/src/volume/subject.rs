@@ -196,6 +196,13 @@ jitter_max = "100ms"
 other = "{unavailable}"
 unavailable = "{unavailable}"
 
+# Every event is to be tried, and to wait for its next attempt.
+[probation]
+busy = "0s"
+
+[delayed_delivery]
+enabled = false
+
 [store]
 bytes_max = "{bytes_max}MiB"
 segment_bytes = "{segment_kib}KiB"

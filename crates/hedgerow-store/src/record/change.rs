@@ -64,6 +64,14 @@ impl Record {
                 changes.collect()
             }
             Self::Dead(dead) => dead.change().into_iter().collect(),
+            Self::Moved(moved) => {
+                let changes = moved.deliveries.iter().map(|delivery| DeliveryChange {
+                    subscription: moved.subscription,
+                    seq: delivery.seq,
+                    to: DeliveryState::Moved(delivery.due, Owed::Attempt(delivery.progress)),
+                });
+                changes.collect()
+            }
             Self::Lease(lease) => {
                 let changes = lease.deliveries.iter();
                 changes

@@ -26,8 +26,13 @@ pub const EVENTS_HEADER_BYTES: usize = 32;
 /// The bytes of a publish id and its content hash, and the flag that says that they are there.
 const PUBLISH_ID_BYTES: usize = 32;
 const HAS_PUBLISH_ID: u8 = 1;
-/// The only version of any kind so far.
-const VERSION: u8 = 1;
+/// The version that a kind's frames have. No server ever wrote the first version of HOLD.
+const fn version(kind: Kind) -> u8 {
+    match kind {
+        Kind::Hold => 2,
+        _ => 1,
+    }
+}
 /// The bytes before each packed event.
 const LENGTH_BYTES: usize = 4;
 
@@ -245,7 +250,8 @@ pub fn unpack_event(stored: &[u8]) -> Result<Event<'_>, StoreError> {
 /// If the payload reaches 4 GiB.
 pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
     let start = buffer.len();
-    buffer.extend_from_slice(&[record_kind(record) as u8, VERSION, 0, 0, 0, 0, 0, 0]);
+    let kind = record_kind(record);
+    buffer.extend_from_slice(&[kind as u8, version(kind), 0, 0, 0, 0, 0, 0]);
     match record {
         Record::Events(events) => {
             encode_events_header(events, buffer);
@@ -262,6 +268,7 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
         }
         Record::CleanStop(stop) => extend_with_postcard(stop, buffer),
         Record::Hold(hold) => extend_with_postcard(hold, buffer),
+        Record::Moved(moved) => extend_with_postcard(moved, buffer),
         Record::Lease(lease) => extend_with_postcard(lease, buffer),
         Record::Seek(seek) => extend_with_postcard(seek, buffer),
         Record::Snapshot(snapshot) => extend_with_postcard(snapshot, buffer),
@@ -294,6 +301,7 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Catalog => decode_catalog(&payload),
         Kind::CleanStop => from_postcard(&payload).map(Record::CleanStop),
         Kind::Hold => from_postcard(&payload).map(Record::Hold),
+        Kind::Moved => from_postcard(&payload).map(Record::Moved),
         Kind::Lease => from_postcard(&payload).map(Record::Lease),
         Kind::Seek => decode_seek(&payload),
         Kind::Snapshot => decode_snapshot(&payload),
@@ -339,13 +347,14 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
         10 => Kind::Catalog,
         11 => Kind::Read,
         12 => Kind::CleanStop,
+        13 => Kind::Moved,
         other => {
             return Err(StoreError::Newer {
                 what: format!("a record of kind {other}"),
             });
         }
     };
-    if header[1] != VERSION {
+    if header[1] != version(kind) {
         let what = format!("a record of kind {} in version {}", header[0], header[1]);
         return Err(StoreError::Newer { what });
     }
@@ -363,6 +372,7 @@ fn record_kind(record: &Record) -> Kind {
         Record::Catalog(_) => Kind::Catalog,
         Record::CleanStop(_) => Kind::CleanStop,
         Record::Hold(_) => Kind::Hold,
+        Record::Moved(_) => Kind::Moved,
         Record::Lease(_) => Kind::Lease,
         Record::Seek(_) => Kind::Seek,
         Record::Snapshot(_) => Kind::Snapshot,

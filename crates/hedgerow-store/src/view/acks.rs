@@ -1,18 +1,23 @@
 //! What holds a subscription back, what clients have leased, and where a subscription was put or can be put again.
 
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::spec::Destination;
 use hedgerow_core::time::Timestamp;
 
 use super::table::Space;
 use super::{View, rows};
 use crate::error::StoreError;
-use crate::record::{Hold, HoldState, Lease, Seek, SeqChunks, Snapshot, SnapshotPlace, seqs_in};
+use crate::record::{
+    Hold, Holds, Lease, Moved, MovedDelivery, Owed, Seek, SeqChunks, Snapshot, SnapshotPlace,
+    seqs_in,
+};
 
 impl View {
     /// What holds the subscription back.
     #[must_use]
-    pub fn hold(&self, subscription: SubscriptionId) -> Option<HoldState> {
-        self.subscriptions.get(&subscription)?.row.hold
+    pub fn holds(&self, subscription: SubscriptionId) -> Holds {
+        let state = self.subscriptions.get(&subscription);
+        state.and_then(|state| state.row.holds).unwrap_or_default()
     }
 
     /// The number that is part of the subscription's acknowledgement ids.
@@ -67,9 +72,59 @@ impl View {
 
     pub(super) fn fold_hold(&mut self, hold: &Hold) {
         if let Some(state) = self.subscriptions.get_mut(&hold.subscription) {
-            state.row.hold = hold.hold;
+            state.row.holds = (hold.holds != Holds::default()).then_some(hold.holds);
             self.changed.subscriptions.insert(hold.subscription);
         }
+    }
+
+    /// Ends what holds a subscription back, if it delivers elsewhere now than it did (ED-232).
+    pub(super) fn follow_destination(&mut self, id: SubscriptionId, former: Option<Destination>) {
+        let now = self
+            .catalog
+            .subscription(id)
+            .map(|found| &found.spec.destination);
+        if let (Some(former), Some(now)) = (former, now)
+            && former != *now
+        {
+            self.end_holds_of_former(id, former.endpoint() == now.endpoint());
+        }
+    }
+
+    /// A subscription delivers elsewhere from now on: it has no probation there (ED-232), and no window unless only the
+    /// query of its endpoint is another one.
+    pub(super) fn end_holds_of_former(&mut self, id: SubscriptionId, is_same_endpoint: bool) {
+        if let Some(state) = self.subscriptions.get_mut(&id)
+            && let Some(holds) = state.row.holds
+        {
+            let window = holds.window.filter(|_| is_same_endpoint);
+            let holds = Holds {
+                probation: None,
+                window,
+            };
+            state.row.holds = window.map(|_| holds);
+            self.changed.subscriptions.insert(id);
+        }
+    }
+
+    pub(super) fn fold_moved(&mut self, moved: &Moved) {
+        for delivery in &moved.deliveries {
+            self.move_delivery(moved.subscription, delivery);
+        }
+    }
+
+    fn move_delivery(&mut self, id: SubscriptionId, delivery: &MovedDelivery) {
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        if !state.open.contains(delivery.seq) {
+            return;
+        }
+        self.layers
+            .remove(Space::Due, rows::due_key(id, delivery.from, delivery.seq));
+        state.row.due_floor = state.row.due_floor.min(delivery.due);
+        let owed = Owed::Attempt(delivery.progress);
+        self.put_owed(id, delivery.due, delivery.seq, &owed);
+        self.changed.subscriptions.insert(id);
     }
 
     pub(super) fn fold_lease(&mut self, lease: &Lease) {

@@ -6,10 +6,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
-use crate::record::HoldState;
+use crate::record::Holds;
 
-/// The version of the rows' format.
-pub(super) const FORMAT: u16 = 2;
+/// The version of the rows' format. Rows of format 2 are read as they are: they know of no hold.
+pub(super) const FORMAT: u16 = 3;
 /// The one row that says how far the view has come.
 pub(super) const STAMP_KEY: &[u8] = b"stamp";
 
@@ -51,8 +51,8 @@ pub(super) struct SubscriptionRow {
     /// No due delivery stands before this time; scans begin here and walk over no removed rows.
     pub due_floor: Timestamp,
     pub counters: Counters,
-    /// What holds it back.
-    pub hold: Option<HoldState>,
+    /// What holds it back; `None` for nothing, as before format 3.
+    pub holds: Option<Holds>,
     /// Part of its acknowledgement ids.
     pub ack_epoch: u32,
 }

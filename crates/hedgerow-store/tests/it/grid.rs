@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
@@ -14,13 +15,15 @@ use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{
-    Dead, DeadThen, DeliveryChange, DeliveryState, DropReason, Failed, FailedDelivery, Hold,
-    HoldCause, HoldState, IN_FLIGHT, Lease, Owed, PendingWrite, Progress, Read, Record, Seek,
+    Dead, DeadThen, DeliveryChange, DeliveryState, DropReason, Failed, FailedDelivery, Hold, Holds,
+    IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite, Progress, Read, Record, Seek,
     Settled, SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
 };
 use hedgerow_store::recover::{Recovery, recover};
 use hedgerow_store::view::table::MemoryTable;
-use hedgerow_store::view::{Counters, DueDelivery, FIRST_IN_FLIGHT, View, ViewOptions};
+use hedgerow_store::view::{
+    BEHIND_IN_FLIGHT, Counters, DueDelivery, FIRST_IN_FLIGHT, View, ViewOptions,
+};
 
 use crate::support::{packed, secrets, small, ticking};
 
@@ -335,15 +338,42 @@ impl Grid {
     }
 
     pub fn hold(&mut self, subscription: SubscriptionId) {
-        let hold = HoldState {
-            cause: HoldCause::Probation,
-            failures: 10,
+        let period = Period {
+            cause: Outcome::Busy,
             level: 2,
             since: self.later(0),
             until: self.later(300_000),
         };
-        let hold = (self.random.below(3) > 0).then_some(hold);
-        self.journal(Record::Hold(Hold { subscription, hold }));
+        let holds = Holds {
+            probation: (self.random.below(3) > 0).then_some(period),
+            window: (self.random.below(3) == 0).then_some(period),
+        };
+        self.journal(Record::Hold(Hold {
+            subscription,
+            holds,
+        }));
+        self.commit();
+    }
+
+    /// A delivery that waits is due at another time.
+    pub fn put_off(&mut self, subscription: SubscriptionId) {
+        let rows = self
+            .view
+            .due(subscription, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)
+            .unwrap();
+        let Some(row) = rows.first().filter(|row| row.attempt().is_some()) else {
+            return;
+        };
+        let delivery = MovedDelivery {
+            seq: row.seq,
+            from: row.due,
+            due: self.later(90_000),
+            progress: self.progress(1),
+        };
+        self.journal(Record::Moved(Moved {
+            subscription,
+            deliveries: vec![delivery],
+        }));
         self.commit();
     }
 
@@ -397,12 +427,13 @@ impl Grid {
     pub fn step(&mut self) {
         let at = self.random.below(SUBSCRIPTIONS.len() as u64) as usize;
         let (id, topic) = SUBSCRIPTIONS[at];
-        match self.random.below(24) {
+        match self.random.below(25) {
             20 => self.hold(id),
             21 => self.lease((id, topic)),
             22 => self.snapshot(id),
             23 if self.random.below(4) == 0 => self.seek(id, topic),
             23 => {}
+            24 => self.put_off(id),
             0..7 => {
                 let bytes = self.random.below(6_000) as usize;
                 self.publish(topic, bytes);
@@ -516,7 +547,7 @@ pub struct SubscriptionSaid {
     counters: (Counters, u64),
     open: Vec<u64>,
     due: Vec<(Timestamp, u64, Owed)>,
-    hold: Option<HoldState>,
+    holds: Holds,
     ack_epoch: u32,
 }
 
@@ -531,7 +562,7 @@ pub fn said(view: &View) -> Said {
             .iter()
             .map(|row| (row.due, row.seq, row.owed))
             .collect(),
-        hold: view.hold(*id),
+        holds: view.holds(*id),
         ack_epoch: view.ack_epoch(*id),
     });
     Said {

@@ -114,7 +114,7 @@ fn every_record_is_read_as_it_was_written() {
 
 #[test]
 fn records_of_a_newer_version_are_refused() {
-    for kind in [0, 13, 255] {
+    for kind in [0, 99, 255] {
         let frame = Bytes::from(vec![kind, 1, 0, 0, 0, 0, 0, 0]);
         let error = decode_record(&frame).unwrap_err();
         assert!(

@@ -6,12 +6,14 @@ mod power;
 
 use std::sync::Arc;
 
+use hedgerow_core::hold::Period;
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Mark, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::log::Log;
 use hedgerow_store::record::{
-    Hold, HoldCause, HoldState, IN_FLIGHT, Lease, PackedEvents, PublishId, Record, Seek, Snapshot,
-    SnapshotPlace, StartedDelivery, decode_record, encode_record,
+    Hold, Holds, IN_FLIGHT, Lease, Moved, MovedDelivery, PackedEvents, PublishId, Record, Seek,
+    Snapshot, SnapshotPlace, StartedDelivery, decode_record, encode_record,
 };
 use hedgerow_store::recover::{Recovery, recover};
 use hedgerow_store::view::chunks_of;
@@ -171,13 +173,24 @@ fn every_kind_of_record_comes_back_as_it_was() {
     let records = [
         Record::Hold(Hold {
             subscription: SubscriptionId(1),
-            hold: Some(HoldState {
-                cause: HoldCause::DelayedDelivery,
-                failures: 11,
-                level: 3,
-                since: Timestamp::from_millis(7),
-                until: Timestamp::from_millis(8),
-            }),
+            holds: Holds {
+                probation: None,
+                window: Some(Period {
+                    cause: Outcome::GenericError,
+                    level: 3,
+                    since: Timestamp::from_millis(7),
+                    until: Timestamp::from_millis(8),
+                }),
+            },
+        }),
+        Record::Moved(Moved {
+            subscription: SubscriptionId(1),
+            deliveries: vec![MovedDelivery {
+                seq: 4,
+                from: Timestamp::from_millis(5),
+                due: Timestamp::from_millis(9),
+                progress,
+            }],
         }),
         Record::Lease(Lease {
             subscription: SubscriptionId(1),
@@ -206,7 +219,7 @@ fn every_kind_of_record_comes_back_as_it_was() {
         encode_record(&record, &mut frame);
         assert_eq!(decode_record(&frame.clone().into()).unwrap(), record);
         // A later version of it is refused and not misread.
-        frame[1] = 2;
+        frame[1] += 1;
         let error = decode_record(&frame.into()).unwrap_err();
         assert!(matches!(error, StoreError::Newer { .. }), "{error}");
     }

@@ -1,13 +1,14 @@
 //! What each record makes of the view, record by record.
 
-use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::hold::Period;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::Change;
 use hedgerow_store::record::{
-    Dead, DeadThen, DropReason, Failed, FailedDelivery, Hold, HoldCause, HoldState, IN_FLIGHT,
-    Lease, Owed, PendingDeadLetter, PendingWrite, Progress, Record, Seek, SeqChunks, Settled,
-    SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, decode_record, encode_record,
+    Dead, DeadThen, DropReason, Failed, FailedDelivery, Hold, Holds, IN_FLIGHT, Lease, Owed,
+    PendingDeadLetter, PendingWrite, Progress, Record, Seek, SeqChunks, Settled, SettledHow,
+    Snapshot, SnapshotPlace, Started, StartedDelivery, decode_record, encode_record,
 };
 use hedgerow_store::view::Disposition::{self, DeadLettered, Dropped};
 use hedgerow_store::view::{
@@ -372,40 +373,47 @@ fn a_snapshot_pins_its_topic_for_its_time() {
 #[test]
 fn a_hold_stays_until_the_next() {
     let mut grid = with_events(0);
-    let state = |cause, level| HoldState {
+    let period = |cause, level| Period {
         cause,
-        failures: 10,
         level,
         since: at(1),
         until: at(300_001),
     };
+    let probation = Some(period(Outcome::NotFound, 1));
+    let window = Some(period(Outcome::GenericError, 2));
     let holds = [
-        Some(state(HoldCause::Probation, 1)),
-        Some(state(HoldCause::DelayedDelivery, 1)),
-        Some(state(HoldCause::RetryAfter, 2)),
-        None,
-        Some(state(HoldCause::Probation, 2)),
+        Holds {
+            probation,
+            window: None,
+        },
+        Holds { probation, window },
+        Holds {
+            probation: None,
+            window,
+        },
+        Holds::default(),
+        Holds { probation, window },
     ];
-    for hold in holds {
+    for holds in holds {
         fold(
             &mut grid,
             Record::Hold(Hold {
                 subscription: SUBSCRIPTION,
-                hold,
+                holds,
             }),
         );
-        assert_eq!(grid.view.hold(SUBSCRIPTION), hold);
-        assert_eq!(grid.view.hold(SUBSCRIPTIONS[1].0), None);
+        assert_eq!(grid.view.holds(SUBSCRIPTION), holds);
+        assert_eq!(grid.view.holds(SUBSCRIPTIONS[1].0), Holds::default());
     }
     grid.declare(&Change::SubscriptionDeleted { id: SUBSCRIPTION });
     fold(
         &mut grid,
         Record::Hold(Hold {
             subscription: SUBSCRIPTION,
-            hold: holds[0],
+            holds: holds[0],
         }),
     );
-    assert_eq!(grid.view.hold(SUBSCRIPTION), None);
+    assert_eq!(grid.view.holds(SUBSCRIPTION), Holds::default());
 }
 
 /// Positions that are not as they are written are damage, and not fewer positions.

@@ -1,0 +1,547 @@
+//! What keeps deliveries from starting, and what becomes of those that are due meanwhile (ED-224 to ED-241, ED-324). What is
+//! held stays where it is: behind the cursor, or under its row of the due index, until nothing holds it any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hedgerow_core::hold::{DueOrder, Gate, Period, due_again};
+use hedgerow_core::limits;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome, Verdict};
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::retry::{self, DeliveryKey};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::StoreError;
+use hedgerow_store::catalog::Subscription;
+use hedgerow_store::record::{Hold, Holds, Moved, MovedDelivery, Progress, Record};
+
+use super::{Engine, Phase};
+use crate::command::{HoldInfo, HoldState};
+use crate::runner::{Next, Runner};
+use crate::windows::{EndpointKey, Tickets};
+
+/// Held rows that one turn moves at most, over all subscriptions.
+const MOVED_PER_TURN: usize = 16_384;
+/// When a subscription is looked at again of which more has to be moved.
+const MOVES_ON_AFTER: Duration = Duration::from_millis(5);
+/// Rows of one MOVED record.
+const MOVED_PER_RECORD: usize = 512;
+
+impl Engine {
+    /// Whether an attempt of the subscription may start.
+    pub(super) fn gate(&self, runner: &Runner) -> Gate {
+        let now = self.now();
+        let window = self.windows.get(&runner.plan.delayed_at);
+        let window = window.filter(|_| runner.plan.delayed_delivery.enabled);
+        let window = window.map_or(Gate::Open, |endpoint| endpoint.window.gate(now));
+        runner.probation.gate(now).and(window)
+    }
+
+    /// The end of the hold that is known now, for ED-195.
+    pub(super) fn hold_until(&self, id: SubscriptionId) -> Option<Timestamp> {
+        match self.gate(self.runners.get(&id)?) {
+            Gate::Held(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Lets a subscription stand in line if it has something to start now.
+    pub(super) fn queue_if_ready(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        if self.phase != Phase::Running || !self.runners.contains_key(&id) {
+            return Ok(());
+        }
+        self.move_held(id)?;
+        let now = self.now();
+        let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        let Some(next) = self.first_due(runner) else {
+            return Ok(());
+        };
+        if self.why_it_ends(runner, &next).is_some() {
+            self.queue_ending(id);
+            return Ok(());
+        }
+        let may_start = match self.gate(runner) {
+            Gate::Open | Gate::Trial => !runner.plan.is_paused,
+            Gate::OnTrial | Gate::Held(_) => false,
+        };
+        let may_start = may_start && self.may_begin(runner);
+        if may_start && !self.is_resting(runner, next.due, now) {
+            self.queue(id);
+        } else if may_start {
+            self.rest_for_release(id, next.due);
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, id: SubscriptionId) {
+        if let Some(runner) = self.runners.get_mut(&id)
+            && !runner.is_queued
+        {
+            runner.is_queued = true;
+            self.endpoints.queue(&runner.plan.endpoint, id);
+        }
+    }
+
+    /// The delivery that is first in order and due. On a hold that is what was held first.
+    pub(super) fn first_due(&self, runner: &Runner) -> Option<Next> {
+        let is_held = runner.plan.is_paused || matches!(self.gate(runner), Gate::Held(_));
+        if is_held {
+            runner.first_held(self.now())
+        } else {
+            runner.first_due(self.now())
+        }
+    }
+
+    /// Why a delivery that is due ends without another attempt, if it does.
+    pub(super) fn why_it_ends(&self, runner: &Runner, next: &Next) -> Option<DeadLetterReason> {
+        let now = self.now();
+        // What became due while the server was away is due now (ED-208), and judged by that time. During a hold nothing
+        // expires (ED-228), but while paused it does at its time (ED-203).
+        let due = if runner.plan.is_paused {
+            now
+        } else if let Gate::Held(_) = self.gate(runner) {
+            let settings = runner.plan.probation.with(self.settings.probation);
+            return runner.probation.ends_due(&settings, now);
+        } else {
+            retry::after_restart(next.due, self.began.max(next.published))
+        };
+        retry::is_expired(&runner.plan.policy, next.published, due)
+            .then_some(DeadLetterReason::TimeToLiveExceeded)
+    }
+
+    /// How many held rows a turn may move: none while the log is slow to take what was queued.
+    pub(super) fn moves_of_a_turn(&self) -> usize {
+        let is_slow = self.store.usage().queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX;
+        if is_slow { 0 } else { MOVED_PER_TURN }
+    }
+
+    /// Says of what was held, and is no longer, when it is due: now, or later.
+    fn move_held(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let now = self.now();
+        let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        let is_held = runner.plan.is_paused || matches!(self.gate(runner), Gate::Held(_));
+        let Some(runner) = self.runners.get_mut(&id).filter(|_| !is_held) else {
+            return Ok(());
+        };
+        let held = runner.held;
+        let mut moved = Vec::new();
+        let taken = runner.take_held(self.moves_left);
+        self.moves_left -= taken.len();
+        if self.moves_left == 0 && runner.has_held() {
+            self.wakes.insert((now.plus(MOVES_ON_AFTER), id));
+        }
+        for ((from, seq), held_at, progress) in taken {
+            let key = DeliveryKey {
+                subscription: id,
+                seq,
+            };
+            let first_attempt = Some(progress.first_attempt).filter(|_| progress.attempts > 0);
+            let due = due_again(
+                &self.settings.retry,
+                key,
+                first_attempt,
+                held_at,
+                held.until,
+            );
+            let progress = Progress {
+                last_outcome: held.outcome.unwrap_or(progress.last_outcome),
+                ..progress
+            };
+            if due <= now {
+                runner.put_ready(due, (from, seq), progress);
+                continue;
+            }
+            runner.moved_to(seq, due);
+            moved.push(MovedDelivery {
+                seq,
+                from,
+                due,
+                progress,
+            });
+        }
+        for deliveries in moved.chunks(MOVED_PER_RECORD) {
+            let deliveries = deliveries.to_vec();
+            self.store.journal(Record::Moved(Moved {
+                subscription: id,
+                deliveries,
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// The delivery that starts when it is the subscription's turn, and what it carries. After a window it may be another
+    /// subscription's: the trial is the endpoint's (ED-238).
+    pub(super) fn take_turn(&mut self, id: SubscriptionId) -> Option<(SubscriptionId, Next)> {
+        let now = self.now();
+        let runner = self.runners.get(&id)?;
+        let id = match self.gate(runner) {
+            Gate::Trial if self.is_window_over(runner) => self.first_at(&runner.plan.delayed_at)?,
+            Gate::Open | Gate::Trial => id,
+            Gate::OnTrial | Gate::Held(_) => return None,
+        };
+        let next = self.startable(id)?.1;
+        let runner = self.runners.get(&id)?;
+        if self.is_resting(runner, next.due, now) {
+            self.rest_for_release(id, next.due);
+            return None;
+        }
+        let endpoint = Arc::clone(&runner.plan.delayed_at);
+        if let Some(endpoint) = self.windows.get_mut(&endpoint) {
+            endpoint.window.note_start(next.due, now);
+        }
+        self.runners.get_mut(&id)?.take(&next);
+        Some((id, next))
+    }
+
+    /// What the subscription would start now.
+    fn startable(&self, id: SubscriptionId) -> Option<(DueOrder, Next)> {
+        let runner = self.runners.get(&id)?;
+        let is_free = matches!(self.gate(runner), Gate::Open | Gate::Trial);
+        if !is_free || !self.may_begin(runner) || runner.plan.is_paused {
+            return None;
+        }
+        let next = runner.first_due(self.now())?;
+        let order = DueOrder {
+            due: next.due,
+            published: next.published,
+            seq: next.seq,
+        };
+        self.why_it_ends(runner, &next)
+            .is_none()
+            .then_some((order, next))
+    }
+
+    /// Whether its limits allow another attempt: what may wait to be settled, and how many its endpoint takes (ED-167).
+    fn may_begin(&self, runner: &Runner) -> bool {
+        runner.unsettled_successes < self.settings.unsettled_successes_max
+            && runner.not_before <= self.now()
+    }
+
+    /// Whether the next attempt is the trial after a window of the endpoint.
+    fn is_window_over(&self, runner: &Runner) -> bool {
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        runner.plan.delayed_delivery.enabled
+            && endpoint.is_some_and(|endpoint| endpoint.window.gate(self.now()) == Gate::Trial)
+    }
+
+    /// Whose delivery is first among all that are due at the endpoint.
+    fn first_at(&self, endpoint: &EndpointKey) -> Option<SubscriptionId> {
+        let members = self.windows.get(endpoint)?.members.iter().copied();
+        let due = members.filter_map(|id| {
+            let runner = self.runners.get(&id)?;
+            let is_held_here = runner.plan.delayed_delivery.enabled;
+            let (order, _) = self.startable(id).filter(|_| is_held_here)?;
+            Some((order, id))
+        });
+        due.min().map(|(_, id)| id)
+    }
+
+    /// What an attempt that starts now carries.
+    pub(super) fn tickets(&mut self, id: SubscriptionId) -> Option<Tickets> {
+        let runner = self.runners.get_mut(&id)?;
+        let probation = runner.probation.start();
+        let endpoint = Arc::clone(&runner.plan.delayed_at);
+        let is_on = runner.plan.delayed_delivery.enabled;
+        let window = self.windows.get_mut(&endpoint).filter(|_| is_on);
+        let window = window.map(|found| (endpoint, found.window.start()));
+        Some(Tickets { probation, window })
+    }
+
+    /// Whether what was held by a window has to wait for its second (ED-238).
+    fn is_resting(&self, runner: &Runner, due: Timestamp, now: Timestamp) -> bool {
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        endpoint.is_some_and(|endpoint| endpoint.window.may_start_at(due, now) > now)
+    }
+
+    fn rest_for_release(&mut self, id: SubscriptionId, due: Timestamp) {
+        let now = self.now();
+        let runner = self.runners.get(&id);
+        let endpoint = runner.and_then(|runner| self.windows.get(&runner.plan.delayed_at));
+        if let Some(endpoint) = endpoint {
+            self.wakes
+                .insert((endpoint.window.may_start_at(due, now), id));
+        }
+    }
+
+    /// Takes note of an attempt that failed. `base` is G of ED-195.
+    pub(super) fn note_failure(
+        &mut self,
+        key: DeliveryKey,
+        tickets: Tickets,
+        verdict: &Verdict,
+        base: Timestamp,
+    ) -> Result<(), StoreError> {
+        let id = key.subscription;
+        let (Some(outcome), Some(runner)) = (verdict.outcome(), self.runners.get_mut(&id)) else {
+            return Ok(());
+        };
+        let settings = runner.plan.probation.with(self.settings.probation);
+        let delayed = runner.plan.delayed_delivery;
+        let has_probation = runner
+            .probation
+            .failed(&settings, tickets.probation, outcome, base);
+        let mut window = None;
+        let mut is_free_again = None;
+        if let Some((endpoint, ticket)) = tickets.window
+            && let Some(found) = self.windows.get_mut(&endpoint)
+        {
+            let has_begun = match verdict {
+                Verdict::Retry { .. } => found.window.failed(&delayed, ticket, key, outcome, base),
+                Verdict::Success | Verdict::Final { .. } => {
+                    found.window.gave_up(ticket);
+                    false
+                }
+            };
+            if has_begun {
+                window = Some((Arc::clone(&endpoint), *found.keeper.get_or_insert(id)));
+            } else if found.window.period().is_some() {
+                is_free_again = Some(endpoint);
+            }
+        }
+        if has_probation {
+            self.journal_holds(id)?;
+            self.note_hold(id, "on probation: nothing is attempted for a while");
+        }
+        if let Some((endpoint, keeper)) = window {
+            self.journal_holds(keeper)?;
+            self.note_hold(id, "its endpoint fails: deliveries to it are delayed");
+            self.look_at_all(&endpoint)?;
+        }
+        if let Some(endpoint) = is_free_again {
+            self.look_at_all(&endpoint)?;
+        }
+        self.follow_hold(id);
+        Ok(())
+    }
+
+    /// Takes note of a success, in time or late: it ends what holds the subscription, and its endpoint (ED-324).
+    pub(super) fn note_success(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let now = self.now();
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        let endpoint = Arc::clone(&runner.plan.delayed_at);
+        let had_probation = runner.probation.succeeded();
+        let rate = self.settings.released_per_second;
+        if let Some(found) = self.windows.get_mut(&endpoint)
+            && found.window.succeeded(now, rate)
+        {
+            if let Some(keeper) = found.keeper.take() {
+                self.journal_holds(keeper)?;
+            }
+            self.note_hold(
+                id,
+                "its endpoint accepts again: nothing is delayed any more",
+            );
+            self.look_at_all(&endpoint)?;
+        }
+        if had_probation {
+            self.journal_holds(id)?;
+            self.note_hold(id, "no longer on probation");
+            self.follow_hold(id);
+        }
+        Ok(())
+    }
+
+    /// An attempt ended without an outcome.
+    pub(super) fn give_up(
+        &mut self,
+        id: SubscriptionId,
+        tickets: Tickets,
+    ) -> Result<(), StoreError> {
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.probation.gave_up(tickets.probation);
+        }
+        if let Some((endpoint, ticket)) = tickets.window
+            && let Some(found) = self.windows.get_mut(&endpoint)
+        {
+            found.window.gave_up(ticket);
+            if found.window.period().is_some() {
+                self.look_at_all(&endpoint)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what holds a subscription and its endpoint, because an operator asked for it (ED-232).
+    pub(super) fn end_holds(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        runner.probation.end();
+        let endpoint = Arc::clone(&runner.plan.delayed_at);
+        if let Some(found) = self.windows.get_mut(&endpoint) {
+            found.window.end();
+            found.keeper = None;
+            self.look_at_all(&endpoint)?;
+        }
+        self.follow_hold(id);
+        self.queue_if_ready(id)?;
+        self.plan_wake(id)
+    }
+
+    /// A HOLD record that has to be written before an operator's call is answered: the window of an endpoint may stand in
+    /// that of another subscription.
+    pub(super) fn journal_end_of_window(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        let keeper = endpoint.and_then(|endpoint| endpoint.keeper);
+        let Some(keeper) = keeper.filter(|keeper| *keeper != id) else {
+            return Ok(());
+        };
+        let probation = self.runners.get(&keeper);
+        let probation = probation.and_then(|runner| runner.probation.period());
+        self.store.journal(Record::Hold(Hold {
+            subscription: keeper,
+            holds: Holds {
+                probation,
+                window: None,
+            },
+        }))
+    }
+
+    /// Whether and why a subscription is held back, and how many deliveries wait for the end of it.
+    pub(super) fn hold_info(&self, subscription: &Subscription, owed: u64) -> HoldInfo {
+        let runner = self.runners.get(&subscription.id);
+        let probation = runner.and_then(|runner| runner.probation.period());
+        let window = runner
+            .filter(|runner| runner.plan.delayed_delivery.enabled)
+            .and_then(|runner| self.windows.get(&runner.plan.delayed_at))
+            .and_then(|endpoint| endpoint.window.period());
+        let (mut state, period) = match (probation, window) {
+            // The later end counts (ED-239).
+            (Some(probation), Some(window)) if window.until > probation.until => {
+                (HoldState::Delayed, Some(window))
+            }
+            (Some(probation), _) => (HoldState::Probation, Some(probation)),
+            (None, Some(window)) => (HoldState::Delayed, Some(window)),
+            (None, None) => (HoldState::Healthy, None),
+        };
+        if subscription.is_paused {
+            state = HoldState::Paused;
+        }
+        let first = runner.and_then(Runner::first_to_come);
+        let next_trial = period.filter(|_| !subscription.is_paused).map(|period| {
+            let due = first.unwrap_or(Timestamp::ZERO);
+            period.until.max(due).max(self.now())
+        });
+        HoldInfo {
+            state,
+            cause: period.map(|period| period.cause),
+            level: period.map_or(0, |period| period.level),
+            since: period.map(|period| period.since),
+            until: period.map(|period| period.until),
+            next_trial,
+            held: if state == HoldState::Healthy { 0 } else { owed },
+        }
+    }
+
+    /// Something changed at an endpoint, for all who deliver there.
+    fn look_at_all(&mut self, endpoint: &EndpointKey) -> Result<(), StoreError> {
+        let members = self.windows.get(endpoint);
+        let members: Vec<_> = members
+            .map(|found| found.members.iter().copied().collect())
+            .unwrap_or_default();
+        for id in members {
+            self.follow_hold(id);
+            self.queue_if_ready(id)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers until when the subscription is held, or was: what became due before was held until then (ED-228).
+    pub(super) fn follow_hold(&mut self, id: SubscriptionId) {
+        let now = self.now();
+        let Some(runner) = self.runners.get(&id) else {
+            return;
+        };
+        let gate = self.gate(runner);
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return;
+        };
+        match gate {
+            Gate::Held(until) => {
+                runner.held.until = until;
+                runner.held.outcome = Some(Outcome::Probation);
+                self.wakes.insert((until, id));
+            }
+            // It ended earlier than was known.
+            _ if runner.held.until > now => runner.held.until = now,
+            _ => {}
+        }
+    }
+
+    /// Writes down what holds a subscription.
+    fn journal_holds(&self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        let kept = endpoint.filter(|endpoint| endpoint.keeper == Some(id));
+        let holds = Holds {
+            probation: runner.probation.period(),
+            window: kept.and_then(|endpoint| endpoint.window.period()),
+        };
+        self.store.journal(Record::Hold(Hold {
+            subscription: id,
+            holds,
+        }))
+    }
+
+    fn note_hold(&self, id: SubscriptionId, what: &str) {
+        let Some(runner) = self.runners.get(&id) else {
+            return;
+        };
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        let window = endpoint.and_then(|endpoint| endpoint.window.period());
+        let until = |period: Option<Period>| period.map(|period| period.until.to_string());
+        tracing::info!(
+            topic = runner.plan.topic_name,
+            subscription = runner.plan.subscription_name,
+            probation_until = until(runner.probation.period()),
+            delayed_until = until(window),
+            "{what}"
+        );
+    }
+
+    /// A subscription delivers there from now on; takes up what held it when the server ended.
+    pub(super) fn join_endpoint(&mut self, id: SubscriptionId) {
+        let stored = self.view.holds(id).window;
+        if let Some(runner) = self.runners.get(&id) {
+            self.windows.join(&runner.plan.delayed_at, id, stored);
+        }
+        self.follow_hold(id);
+    }
+
+    /// A subscription delivers there no longer. Its window stays with the others.
+    pub(super) fn leave_endpoint(
+        &mut self,
+        endpoint: &EndpointKey,
+        id: SubscriptionId,
+    ) -> Result<(), StoreError> {
+        match self.windows.leave(endpoint, id) {
+            Some(heir) => self.journal_holds(heir),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn observe_moved(&mut self, moved: &Moved) -> Result<(), StoreError> {
+        let id = moved.subscription;
+        let Some(runner) = self.runners.get_mut(&id) else {
+            return Ok(());
+        };
+        for delivery in &moved.deliveries {
+            if self.view.is_open(id, delivery.seq) {
+                let owed = hedgerow_store::record::Owed::Attempt(delivery.progress);
+                runner.note_due(delivery.due, delivery.seq, owed);
+            }
+        }
+        self.queue_if_ready(id)?;
+        self.plan_wake(id)
+    }
+}
