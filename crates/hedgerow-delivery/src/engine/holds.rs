@@ -61,8 +61,14 @@ impl Engine {
             self.queue_ending(id);
             return Ok(());
         }
+        if runner.plan.is_paused {
+            // Then its time is over (ED-203).
+            let over = next.published.plus(runner.plan.policy.event_time_to_live);
+            self.wakes.insert((over, id));
+            return Ok(());
+        }
         let may_start = match self.gate(runner) {
-            Gate::Open | Gate::Trial => !runner.plan.is_paused,
+            Gate::Open | Gate::Trial => true,
             Gate::OnTrial | Gate::Held(_) => false,
         };
         let may_start = may_start && self.may_begin(runner);

@@ -445,3 +445,28 @@ async fn expiry_of_many_is_paced_and_delays_nobody() {
     assert_eq!(world.seen().len(), 2);
     world.assert_balanced("orders", "the-sub").await;
 }
+
+/// ED-203, ED-312: an event that was never attempted expires at its time, while the subscription is paused.
+#[tokio::test(start_paused = true)]
+async fn a_paused_event_expires_at_its_time() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let declared = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
+    update(&world, "the-sub", declared).await;
+    pause(&world, true).await;
+    for at in [6, 10] {
+        world.sleep_until(seconds(at)).await;
+        world.publish(topic, &[at.to_string().as_str()]).await;
+    }
+    world.sleep_until(seconds(200)).await;
+    let records = world.terminal_records().await;
+    let ends: Vec<_> = records
+        .iter()
+        .map(|record| (record.decided.since(record.published), record.progress))
+        .collect();
+    assert_eq!(ends, [(seconds(60), None), (seconds(60), None)]);
+    pause(&world, false).await;
+    world.settle().await;
+    assert!(world.seen().is_empty());
+    world.assert_balanced("orders", "the-sub").await;
+}

@@ -4,11 +4,12 @@
 use serde_json::{Map, Value};
 
 /// Members of answers that are no part of a declaration.
-const READ_ONLY: [&str; 10] = [
+const READ_ONLY: [&str; 11] = [
     "name",
     "id",
     "topic",
     "createdTime",
+    "isPaused",
     "provisioningState",
     "status",
     "warnings",
