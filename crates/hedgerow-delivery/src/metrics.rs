@@ -495,6 +495,29 @@ mod tests {
         assert_eq!(unmatched(), 4);
     }
 
+    /// While a backlog is caught up and nothing new is published, what is remembered is bounded too.
+    #[test]
+    fn what_a_backlog_matches_is_not_remembered_without_end() {
+        let metrics = Metrics::default();
+        let topic = metrics.topic(TopicId(1), "t");
+        let one = metrics.subscription(SubscriptionId(1), &topic, "one");
+        let head = 10 * MATCHES_MAX as u64;
+        for seq in 1..head {
+            one.note_match(seq);
+            if seq % 1_000 == 0 {
+                metrics.offered(TopicId(1), head, head, true);
+            }
+            assert!(lock(&topic.matches).seqs.len() <= MATCHES_MAX + 1_000);
+        }
+        metrics.offered(TopicId(1), head, head, false);
+        assert!(lock(&topic.matches).seqs.is_empty());
+        assert_eq!(topic.unmatched.load(Ordering::Relaxed), 0);
+        // New events are counted from the reader's place on.
+        one.note_match(head);
+        metrics.offered(TopicId(1), head, head + 3, false);
+        assert_eq!(topic.unmatched.load(Ordering::Relaxed), 2);
+    }
+
     #[test]
     fn what_was_owed_to_a_deleted_subscription_is_counted_as_dropped() {
         let metrics = Metrics::default();

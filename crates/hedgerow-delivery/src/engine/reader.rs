@@ -85,7 +85,7 @@ impl Engine {
                     history.accept(events);
                 }
                 self.offer(events)?;
-                self.count_offered(events);
+                self.count_offered(events.topic, events.first_seq);
             }
             Record::Failed(failed) => self.observe_failed(failed),
             Record::Settled(settled) => return self.observe_settled(settled),
@@ -105,15 +105,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Counts the events that nobody wanted.
-    fn count_offered(&self, events: &Events) {
-        let Some(reader) = self.readers.get(&events.topic) else {
+    /// Counts the events that nobody wanted, of those from `first` to the reader's place and of those before that were not
+    /// counted yet.
+    fn count_offered(&self, topic: TopicId, first: u64) {
+        let Some(reader) = self.readers.get(&topic) else {
             return;
         };
-        let head = events.first_seq + u64::from(events.packed.count());
         let is_anybody_behind = !reader.behind.is_empty();
         self.metrics
-            .offered(events.topic, events.first_seq, head, is_anybody_behind);
+            .offered(topic, first, reader.head, is_anybody_behind);
     }
 
     /// Offers new events to the subscriptions that stand at the reader.
@@ -237,7 +237,10 @@ impl Engine {
         // Newer events than the reader's own place are offered when it comes to them.
         let head = reader.head;
         let events: Vec<_> = events.into_iter().filter(|(seq, _)| *seq < head).collect();
-        self.offer_behind(from.topic, &events)
+        self.offer_behind(from.topic, &events)?;
+        // Without new events nobody else would count, and what is remembered until then would grow with the backlog.
+        self.count_offered(from.topic, head);
+        Ok(())
     }
 
     /// Offers events to the subscriptions that stand among them.
