@@ -4,16 +4,26 @@ use std::collections::BTreeMap;
 
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::SubscriptionGauges;
+use hedgerow_delivery::command::{HoldState, SubscriptionGauges};
 use hedgerow_delivery::metrics::{HistogramSnapshot, Metrics, SubscriptionMetrics, TopicMetrics};
 use hedgerow_store::Usage;
+use hedgerow_store::catalog::Provisioning;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::text::{Family, Kind, Label, Value};
 
-/// States of a subscription (ED-303).
-const STATES: [&str; 1] = ["healthy"];
+/// States of a subscription (ED-303), and the one of an endpoint that did not consent.
+const STATES: [&str; 6] = [
+    "healthy",
+    "probation",
+    "delayed",
+    "paused",
+    "validation_pending",
+    "validation_failed",
+];
+/// What holds events back.
+const HOLDS: [HoldState; 3] = [HoldState::Probation, HoldState::Delayed, HoldState::Paused];
 
 /// Stands for the subscriptions beyond the bound.
 const OTHER: &str = "_other";
@@ -223,6 +233,17 @@ impl Scrape<'_> {
                 },
             ),
             of_each(
+                "hedgerow_held_events",
+                "Events of them that wait for the end of what holds the subscription back.",
+                &|gauges, names, sum| {
+                    let hold = &gauges.info.hold;
+                    for state in HOLDS {
+                        let count = if hold.state == state { hold.held } else { 0 };
+                        sum.add(names.and("held_by", hold_name(state)), Value::Whole(count));
+                    }
+                },
+            ),
+            of_each(
                 "hedgerow_oldest_pending_age_seconds",
                 "How long ago the oldest event that is owed was accepted; 0 if none is.",
                 &|gauges, names, sum| {
@@ -263,7 +284,9 @@ impl Scrape<'_> {
             let Some(names) = names.get(&gauges.info.subscription.id) else {
                 continue;
             };
-            let is = state(gauges);
+            let subscription = &gauges.info.subscription;
+            let inactive = (!subscription.is_active()).then(|| subscription.newest_provisioning());
+            let is = state(inactive, gauges.info.hold.state);
             for state in STATES {
                 let labels = names.and("hedgerow_subscription_state", state);
                 sum.add(labels, Value::Whole(u64::from(state == is)));
@@ -304,9 +327,22 @@ impl Scrape<'_> {
     }
 }
 
-/// The state that a subscription is in.
-fn state(_gauges: &SubscriptionGauges) -> &'static str {
-    "healthy"
+/// The state that a subscription is in; `inactive` says how far the handshake has come if it gets no events yet.
+fn state(inactive: Option<Provisioning>, hold: HoldState) -> &'static str {
+    match inactive {
+        Some(Provisioning::Creating | Provisioning::AwaitingManualAction) => "validation_pending",
+        Some(Provisioning::Failed) => "validation_failed",
+        Some(Provisioning::Succeeded) | None => hold_name(hold),
+    }
+}
+
+fn hold_name(hold: HoldState) -> &'static str {
+    match hold {
+        HoldState::Healthy => "healthy",
+        HoldState::Probation => "probation",
+        HoldState::Delayed => "delayed",
+        HoldState::Paused => "paused",
+    }
 }
 
 /// ED-304: the first is the sum of the others.
@@ -422,4 +458,38 @@ fn of_counters(
             &|one, names, sum| sum.add(names.labels(), histogram(one.attempts.snapshot())),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-303: one state of each subscription, and all of them are among those that are written.
+    #[test]
+    fn a_subscription_is_in_one_state() {
+        for (inactive, hold, expected) in [
+            (None, HoldState::Healthy, "healthy"),
+            (None, HoldState::Probation, "probation"),
+            (None, HoldState::Delayed, "delayed"),
+            (None, HoldState::Paused, "paused"),
+            (
+                Some(Provisioning::Creating),
+                HoldState::Healthy,
+                "validation_pending",
+            ),
+            (
+                Some(Provisioning::AwaitingManualAction),
+                HoldState::Paused,
+                "validation_pending",
+            ),
+            (
+                Some(Provisioning::Failed),
+                HoldState::Healthy,
+                "validation_failed",
+            ),
+        ] {
+            assert_eq!(state(inactive, hold), expected);
+            assert!(STATES.contains(&expected));
+        }
+    }
 }

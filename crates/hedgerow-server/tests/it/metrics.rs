@@ -154,6 +154,56 @@ async fn what_happens_is_counted_and_adds_up() {
     server.stop_and_wait().await;
 }
 
+/// ED-303: what a subscription does, and what is held back, by what holds it.
+#[tokio::test]
+async fn what_holds_subscriptions_is_told() {
+    let mut receiver = Receiver::start().await;
+    receiver.answer(404);
+    let server = TestServer::start_with(|config| {
+        config.engine.retry.slots = vec![std::time::Duration::from_secs(3_600)];
+    })
+    .await;
+    let key = server.topic("orders").await;
+    let mut fragile = webhook(&receiver.url());
+    fragile["probation"] = json!({ "threshold": 1 });
+    let path = subscription("orders", "fragile");
+    let made = server.admin("PUT", &path, fragile).await;
+    assert!(made.status.is_success(), "{}", made.text());
+    server.publish("orders", &key, event("1")).await;
+    receiver.next().await;
+    server
+        .wait_for("orders", "fragile", |status| {
+            status["hold"]["state"] == "Probation" && status["inFlight"] == 0
+        })
+        .await;
+    server.subscribe("orders", "idle", &receiver.url()).await;
+    server.subscribe("orders", "still", &receiver.url()).await;
+    let pause = format!("{}/pause", subscription("orders", "still"));
+    assert_eq!(server.admin("POST", &pause, json!({})).await.status, 200);
+
+    let found = samples(&page(&server, "/metrics").await);
+    let states = ["healthy", "probation", "delayed", "paused"];
+    for (name, is) in [
+        ("fragile", "probation"),
+        ("idle", "healthy"),
+        ("still", "paused"),
+    ] {
+        let labels = format!(r#"topic="orders",event_subscription_name="{name}""#);
+        for state in states {
+            let told = &found[&format!(
+                r#"hedgerow_subscription_state{{{labels},hedgerow_subscription_state="{state}"}}"#
+            )];
+            assert_eq!(*told, f64::from(u8::from(state == is)), "{name} {state}");
+        }
+        for by in &states[1..] {
+            let held = &found[&format!(r#"hedgerow_held_events{{{labels},held_by="{by}"}}"#)];
+            let expected = u8::from(name == "fragile" && *by == "probation");
+            assert_eq!(*held, f64::from(expected), "{name} {by}");
+        }
+    }
+    server.stop_and_wait().await;
+}
+
 /// What was owed to a subscription that is deleted was dropped (ED-301); beyond the bound they share their series.
 #[tokio::test]
 async fn deleted_and_many_subscriptions_are_bounded() {
