@@ -13,6 +13,7 @@ mod cases;
 mod check;
 mod clients;
 mod crash;
+mod mutants;
 mod setup;
 mod shell;
 mod test;
@@ -34,7 +35,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 9] = [
+const COMMANDS: [Command; 10] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -70,6 +71,12 @@ const COMMANDS: [Command; 9] = [
         options: "[--power] [--rounds N] [--seed S]",
         about: "kills the server and counts what was lost; --power: power cuts",
         run: crash::run,
+    },
+    Command {
+        name: "mutants",
+        options: "[--only NAME]",
+        about: "puts faults into the rules, one at a time: the tests must notice each",
+        run: mutants::run,
     },
     Command {
         name: "volume",

@@ -45,6 +45,15 @@ impl Workspace {
         })
     }
 
+    /// Another tree with another folder to build in.
+    pub fn at(&self, root: PathBuf, target: PathBuf) -> Self {
+        Self {
+            root,
+            target,
+            cargo: self.cargo.clone(),
+        }
+    }
+
     /// Cargo, at the root, with `arguments`.
     pub fn cargo<I: AsRef<str>>(&self, arguments: impl IntoIterator<Item = I>) -> Command {
         let mut command = Command::new(&self.cargo);
