@@ -43,6 +43,8 @@ pub struct Subscription {
     begins_with: &'static str,
     /// `subjectEndsWith`.
     ends_with: &'static str,
+    /// An advanced filter: of objects, whose last `a` is 3, all; of other data nothing.
+    wants_objects: bool,
     /// `maxDeliveryAttempts`.
     pub attempts_max: u16,
     /// `responseTimeoutSeconds`.
@@ -57,6 +59,7 @@ const CALM: Subscription = Subscription {
     types: &[],
     begins_with: "",
     ends_with: "",
+    wants_objects: false,
     attempts_max: 30,
     timeout_seconds: 30,
     trouble: Trouble::None,
@@ -124,6 +127,7 @@ pub const SUBSCRIPTIONS: [Subscription; 10] = [
         name: "stock-moved",
         topic: 1,
         types: &[CREATED, SHIPPED],
+        wants_objects: true,
         ..CALM
     },
 ];
@@ -137,6 +141,13 @@ impl Subscription {
         });
         if !self.types.is_empty() {
             filter["includedEventTypes"] = json!(self.types);
+        }
+        if self.wants_objects {
+            let key = "data.a";
+            filter["advancedFilters"] = json!([
+                { "operatorType": "NumberInRange", "key": key, "values": [[2.5, 3]] },
+                { "operatorType": "NumberNotIn", "key": key, "values": [2] },
+            ]);
         }
         json!({
             "destination": { "endpointType": "WebHook", "properties": { "endpointUrl": endpoint } },
@@ -155,6 +166,7 @@ impl Subscription {
             && (self.types.is_empty() || self.types.contains(&event.type_name))
             && event.subject.starts_with(self.begins_with)
             && event.subject.ends_with(self.ends_with)
+            && (!self.wants_objects || event.data.starts_with('{'))
     }
 }
 
