@@ -117,5 +117,6 @@ def test_a_failing_receiver_gets_it_again(topic, server):
         return got if got and got[-1]["final"] else None
 
     got = kit.eventually(attempts, what="the end of the delivery")
-    assert [one["httpStatus"] for one in got] == [503, 503, 503]
+    # Behind the last attempt may stand that its dead letter was written, which is no attempt.
+    assert [one["httpStatus"] for one in got if one["kind"] == "Attempt"] == [503, 503, 503]
     assert got[-1]["reason"] == "MaxDeliveryAttemptsExceeded"

@@ -8,7 +8,7 @@ use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::{Answer, Command, CommandError, EngineHandle};
+use hedgerow_delivery::command::{Answer, Command, CommandError, EngineHandle, HoldInfo};
 use hedgerow_delivery::grid::GridState;
 use hedgerow_delivery::note::AttemptNote;
 use hedgerow_store::catalog::{Provisioning, Subscription, TopicKeys};
@@ -170,6 +170,22 @@ impl ServerHandle {
             })
             .await?;
         Ok(topic.keys)
+    }
+
+    /// What holds the subscriptions of a topic back, by their names.
+    ///
+    /// # Errors
+    /// If the topic is not there.
+    pub async fn holds(&self, topic: &str) -> Result<Vec<(String, HoldInfo)>, HandleError> {
+        let all = |answer| Command::Subscriptions {
+            topic: topic.to_owned(),
+            answer,
+        };
+        let list = self.ask(all).await?;
+        let named = list
+            .into_iter()
+            .map(|info| (info.subscription.name.to_string(), info.hold));
+        Ok(named.collect())
     }
 
     /// Listens to attempts from now on.

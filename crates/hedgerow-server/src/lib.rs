@@ -58,5 +58,6 @@ pub use crate::handle::{
 pub use crate::public_url::PublicUrl;
 pub use crate::server::{Server, ServerError, ServerOptions};
 pub use crate::tls::{TlsConfig, TlsError, TlsVersion};
+pub use hedgerow_delivery::command::{HoldInfo, HoldState};
 pub use hedgerow_delivery::note::{AttemptNote, NoteNext};
 pub use hedgerow_store::catalog::TopicKeys;

@@ -4,6 +4,7 @@
 mod attempt_line;
 mod demo;
 mod greeting;
+mod hold_lines;
 mod keys;
 mod receiver;
 
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 use self::attempt_line::AttemptLines;
 use self::demo::{Declared, Failed};
 use self::greeting::Greeting;
+use self::hold_lines::HoldLines;
 use self::keys::Key;
 use self::receiver::Receiver;
 use super::apply;
@@ -35,6 +37,8 @@ use crate::signals::Stop;
 
 /// How long running attempts get at the end: nobody wants to wait for a receiver that was told to hang.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
+/// How often what holds subscriptions back is looked at.
+const HOLDS_INTERVAL: Duration = Duration::from_millis(500);
 /// A day in a second: beyond that one tick of a timer is longer than the waits that are watched.
 const SPEED_MAX: u32 = 86_400;
 
@@ -255,12 +259,19 @@ impl Dev {
         let has_colour = std::io::stdout().is_terminal()
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let mut lines = AttemptLines::new(has_colour);
+        let mut holds = HoldLines::default();
+        let mut look = tokio::time::interval(HOLDS_INTERVAL);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 note = attempts.next() => match note {
-                    Some(note) => line(&lines.text(&note)),
+                    Some(note) => {
+                        line(&lines.text(&note));
+                        holds.note(&note.topic);
+                    }
                     None => return,
                 },
+                _ = look.tick() => running.tell_holds(&mut holds).await,
                 Some(key) = typed.recv() => self.obey(key, &running.receiver),
             }
         }
@@ -292,4 +303,19 @@ struct Running {
     /// Below it lie the directories of dead letters.
     dead_letters: PathBuf,
     receiver: Receiver,
+}
+
+impl Running {
+    /// Prints what changed in what holds subscriptions back.
+    async fn tell_holds(&self, lines: &mut HoldLines) {
+        let now = self.handle.time()();
+        for topic in lines.topics() {
+            // The topic may be gone, and the server may be stopping.
+            for (subscription, hold) in self.handle.holds(&topic).await.unwrap_or_default() {
+                if let Some(text) = lines.text(&topic, &subscription, &hold, now) {
+                    line(&text);
+                }
+            }
+        }
+    }
 }

@@ -183,6 +183,10 @@ fn the_printed_line_for_failing_ends_as_a_dead_letter() {
     server.line("the end", |line| {
         line.contains("given up: MaxDeliveryAttemptsExceeded; dead letter in ")
     });
+    // ED-226: the third failure in a row of the same kind.
+    server.line("the probation", |line| {
+        line.ends_with("demo/demo-fails  is on probation after Busy, for 10 s")
+    });
 
     let path = until("the dead letter", || {
         let mut folders = vec![place.path("data/dead-letters/demo-fails")];

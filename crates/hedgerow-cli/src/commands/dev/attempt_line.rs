@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hedgerow_core::time::Timestamp;
 use hedgerow_server::{AttemptNote, NoteNext};
 
 use crate::output::printable;
@@ -39,15 +40,9 @@ impl AttemptLines {
 
     /// The line of an attempt.
     pub fn text(&mut self, note: &AttemptNote) -> String {
-        // Timestamps are written as `2030-01-02T03:04:05.0060000Z`.
-        let time = note.ended.to_string();
-        let time = time.get(11..23).unwrap_or(&time);
+        let time = clock(note.ended);
         let id = cut(&note.event_id, ID_LEN_MAX);
-        let of = if note.topic == note.subscription {
-            note.subscription.clone()
-        } else {
-            format!("{}/{}", note.topic, note.subscription)
-        };
+        let of = of(&note.topic, &note.subscription);
         let (attempt, met, took) = if note.attempt == 0 {
             ("no attempt".to_owned(), String::new(), String::new())
         } else {
@@ -61,7 +56,7 @@ impl AttemptLines {
         } else {
             ("", "")
         };
-        format!("{time}Z  {of}  {id}  {attempt:<10}  {met}  {took:>7}  {colour}{next}{reset}")
+        format!("{time}  {of}  {id}  {attempt:<10}  {met}  {took:>7}  {colour}{next}{reset}")
     }
 
     fn columns(&mut self, cells: [String; 3]) -> [String; 3] {
@@ -75,6 +70,22 @@ impl AttemptLines {
     }
 }
 
+/// The time of day.
+pub fn clock(time: Timestamp) -> String {
+    // Timestamps are written as `2030-01-02T03:04:05.0060000Z`.
+    let time = time.to_string();
+    format!("{}Z", time.get(11..23).unwrap_or(&time))
+}
+
+/// Which subscription.
+pub fn of(topic: &str, subscription: &str) -> String {
+    if topic == subscription {
+        subscription.to_owned()
+    } else {
+        format!("{topic}/{subscription}")
+    }
+}
+
 fn met(note: &AttemptNote) -> String {
     let status = (note.status != 0).then(|| note.status.to_string());
     let outcome = note.outcome.map(|outcome| outcome.to_string());
@@ -84,7 +95,7 @@ fn met(note: &AttemptNote) -> String {
 
 /// What is next, and its colour.
 fn next(note: &AttemptNote) -> (&'static str, String) {
-    let until = |due: hedgerow_core::time::Timestamp| span(rounded(due.since(note.ended)));
+    let until = |due: Timestamp| span(rounded(due.since(note.ended)));
     let (colour, text) = match note.next {
         NoteNext::Delivered => (GREEN, "delivered".to_owned()),
         NoteNext::Due(due) => (YELLOW, format!("retry in {}", until(due))),
@@ -133,7 +144,6 @@ pub fn span(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-    use hedgerow_core::time::Timestamp;
 
     use super::*;
 

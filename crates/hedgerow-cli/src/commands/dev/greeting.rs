@@ -47,7 +47,7 @@ impl Greeting<'_> {
                 Some("Content-Type: application/cloudevents+json"),
                 CLOUD_EVENT,
             ),
-            "publish an event that will fail, be retried, and end as a dead letter:".to_owned(),
+            "publish an event that will fail, be retried, put its subscription on probation and end as a dead letter:".to_owned(),
             publish(&self.declared.topic, None, &event("fails-1", FAILING_TYPE)),
             "see what the receiver got, and switch what it answers".to_owned()
                 + &format!(" (now {}):", self.receiver.answer()),
