@@ -42,9 +42,9 @@ impl Mutant {
                 .ok_or_else(|| stale("lacks what it stands behind"))?,
         };
         let is_it = |line: &&str| line.trim() == self.line;
-        let found = lines[from..].iter().position(|line| is_it(&line));
+        let found = lines[from..].iter().position(is_it);
         let at = from + found.ok_or_else(|| stale("lacks the line"))?;
-        if self.behind.is_none() && lines[at + 1..].iter().any(|line| is_it(&line)) {
+        if self.behind.is_none() && lines[at + 1..].iter().any(is_it) {
             return Err(stale(
                 "has the line more than once; say what it stands behind",
             ));
