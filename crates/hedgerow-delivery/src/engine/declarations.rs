@@ -9,6 +9,7 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{Destination, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
+use hedgerow_io::http::ExtraRoots;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Provisioning, Subscription, Topic, TopicKeys};
 use hedgerow_store::record::{CatalogChange, Record};
@@ -378,7 +379,11 @@ impl Engine {
             CommandError::Invalid(SpecError { field, message })
         };
         let refused = |message| refused_at("endpointUrl", message);
-        tls_demands(tls).map_err(|message| refused_at("extraCaCertificates", message))?;
+        let certificates = tls.extra_ca_certificates.as_deref();
+        certificates
+            .map_or(Ok(()), ExtraRoots::judge_blocks)
+            .and_then(|()| tls_demands(tls).map(|_| ()))
+            .map_err(|message| refused_at("extraCaCertificates", message))?;
         let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
         self.guard
             .judge_url(&url)

@@ -56,6 +56,29 @@ impl ExtraRoots {
             certificates: certificates.into(),
         })
     }
+
+    /// Whether all blocks of PEM are certificates, also those that [`ExtraRoots::from_pem`] passes over: whoever may read
+    /// a declaration sees them, and a private key among them would be told to all of these.
+    ///
+    /// # Errors
+    ///
+    /// Which block is none, and what it is.
+    pub fn judge_blocks(pem: &str) -> Result<(), String> {
+        for (index, block) in pem.split("-----BEGIN").skip(1).enumerate() {
+            if block.starts_with(" CERTIFICATE-----") {
+                continue;
+            }
+            // No more than the label is told: what follows it may be a secret.
+            let is_of_label = |c: &char| matches!(c, 'A'..='Z' | '0'..='9' | ' ');
+            let label: String = block.chars().take_while(is_of_label).take(32).collect();
+            let number = index + 1;
+            return Err(match label.trim() {
+                "" => format!("must be certificates only: block {number} has no label"),
+                label => format!("must be certificates only: block {number} is \"{label}\""),
+            });
+        }
+        Ok(())
+    }
 }
 
 impl PartialEq for ExtraRoots {

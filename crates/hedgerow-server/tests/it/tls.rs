@@ -35,6 +35,11 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{base64}\n-----END {label}-----\n")
 }
 
+/// The certificate of an authority that nobody knows.
+pub fn authority_in_pem() -> String {
+    pem("CERTIFICATE", Place::new().authority.der())
+}
+
 impl Place {
     fn new() -> Self {
         let mut authority = CertificateParams::default();

@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::support::{Receiver, TestServer, event, subscription, webhook};
+use crate::tls::authority_in_pem;
 
 async fn refusal(server: &TestServer, endpoint: &str) -> String {
     let path = subscription("orders", "refused");
@@ -161,6 +162,35 @@ async fn demands_on_tls_are_declared() {
             refused.message()
         );
     }
+    let certificate = authority_in_pem();
+    for (label, block) in [
+        (
+            "PRIVATE KEY",
+            "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n",
+        ),
+        // Passed over by those who look for certificates alone.
+        (
+            "OPENSSH PRIVATE KEY",
+            "  -----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n",
+        ),
+        ("RSA PRIVATE KEY", "-----BEGIN RSA PRIVATE KEY c2VjcmV0"),
+        (
+            "TRUSTED CERTIFICATE",
+            "-----BEGIN TRUSTED CERTIFICATE-----\nc2VjcmV0\n",
+        ),
+    ] {
+        let body = declared("extraCaCertificates", json!(certificate.clone() + block));
+        let refused = server.admin("PUT", &path, body).await;
+        assert_eq!(refused.status, 400, "{label}");
+        let message = refused.message();
+        let told = "destination.properties.extraCaCertificates: must be certificates only: block 2";
+        assert!(message.starts_with(told), "{message}");
+        assert!(message.contains(&format!("\"{label}\"")), "{message}");
+        assert!(!refused.text().contains("c2VjcmV0"), "{message}");
+    }
+    let body = declared("extraCaCertificates", json!(certificate));
+    let made = server.admin("PUT", &path, body).await;
+    assert_eq!(made.status, 201, "{}", made.text());
     let body = declared("minimumTlsVersionAllowed", json!("1.3"));
     let made = server.admin("PUT", &path, body).await.json();
     assert_eq!(
