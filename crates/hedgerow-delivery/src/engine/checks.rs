@@ -1,10 +1,14 @@
-//! What would keep a declaration from being made, before anything is: for several that are made together or not at all.
+//! What keeps a declaration of a subscription from being made: judged when it is to be made, and before anything is for several
+//! that are made together or not at all.
 
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{Destination, InputSchema, SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_io::http::ExtraRoots;
+use hedgerow_store::catalog::Subscription;
 
 use super::Engine;
 use crate::command::CommandError;
+use crate::plan::tls_demands;
 
 impl Engine {
     /// Judges a subscription as its declaration would, of a topic that is there or that is declared before it, as
@@ -16,7 +20,6 @@ impl Engine {
         name: &SubscriptionName,
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
-        self.judge_endpoint(spec)?;
         let catalog = self.view.catalog();
         let present = catalog.topic_named(topic);
         let topic_spec = present.map(|topic| &topic.spec).or(new_topic);
@@ -28,9 +31,45 @@ impl Engine {
         };
         let existing =
             present.and_then(|topic| catalog.subscription_named(topic.id, name.as_str()));
+        self.judge(topic_spec.input_schema, existing, spec)
+    }
+
+    /// Judges a declaration for a topic whose events come in `input`, in place of `existing` if it is there.
+    pub(super) fn judge(
+        &self,
+        input: InputSchema,
+        existing: Option<&Subscription>,
+        spec: &SubscriptionSpec,
+    ) -> Result<(), CommandError> {
+        self.judge_endpoint(spec)?;
         let existing = existing.map(|existing| existing.spec.event_delivery_schema);
-        spec.event_delivery_schema
-            .check_for(topic_spec.input_schema, existing)
+        // A delivery schema that the topic's events have no form in, or another one than before (ED-130, ED-131).
+        let schema = spec.event_delivery_schema.check_for(input, existing);
+        let (filter, limits) = (&spec.filter, self.settings.filter_limits);
+        // A filter that asks for more than the server's settings allow (ED-116, ED-118), or for what the topic's events never
+        // have (FC-03).
+        schema
+            .and_then(|()| limits.judge(filter, "filter"))
+            .and_then(|()| filter.check_keys(input, "filter"))
             .map_err(CommandError::Invalid)
+    }
+
+    /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
+    fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
+        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
+        let refused_at = |member: &str, message: String| {
+            let field = format!("destination.properties.{member}");
+            CommandError::Invalid(SpecError { field, message })
+        };
+        let refused = |message| refused_at("endpointUrl", message);
+        let certificates = tls.extra_ca_certificates.as_deref();
+        certificates
+            .map_or(Ok(()), ExtraRoots::judge_blocks)
+            .and_then(|()| tls_demands(tls).map(|_| ()))
+            .map_err(|message| refused_at("extraCaCertificates", message))?;
+        let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
+        self.guard
+            .judge_url(&url)
+            .map_err(|denied| refused(denied.to_string()))
     }
 }

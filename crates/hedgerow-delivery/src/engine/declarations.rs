@@ -6,10 +6,9 @@ use std::collections::VecDeque;
 use hedgerow_core::limits;
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
-use hedgerow_core::spec::{Destination, SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
-use hedgerow_io::http::ExtraRoots;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Provisioning, Subscription, Topic, TopicKeys};
 use hedgerow_store::record::{CatalogChange, Record};
@@ -18,7 +17,6 @@ use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 use super::Engine;
 use super::validations::Conclusion;
 use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
-use crate::plan::tls_demands;
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -290,19 +288,15 @@ impl Engine {
         spec: Box<SubscriptionSpec>,
         answer: Answer<(SubscriptionInfo, bool)>,
     ) -> Option<(Change, Answered)> {
-        let found = self.topic_named(topic_name).map(|topic| topic.id);
-        let (topic, answer) = found_or_answered(found, answer)?;
-        let judged = self.judge_endpoint(&spec);
-        if let Err(error) = judged.and_then(|()| self.judge_filter(topic, &spec)) {
-            reply(answer, Err(error));
-            return None;
-        }
+        let found = self.topic_named(topic_name);
+        let found = found.map(|topic| (topic.id, topic.spec.input_schema));
+        let ((topic, input), answer) = found_or_answered(found, answer)?;
         let existing = self
             .view
             .catalog()
             .subscription_named(topic, name.as_str())
             .cloned();
-        if let Err(error) = self.judge_schema(topic, existing.as_ref(), &spec) {
+        if let Err(error) = self.judge(input, existing.as_ref(), &spec) {
             reply(answer, Err(error));
             return None;
         }
@@ -369,50 +363,6 @@ impl Engine {
         let at = self.now();
         let change = Change::SubscriptionPaused { id, is_paused, at };
         Some((change, told(id, answer)))
-    }
-
-    /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
-    pub(super) fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
-        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
-        let refused_at = |member: &str, message: String| {
-            let field = format!("destination.properties.{member}");
-            CommandError::Invalid(SpecError { field, message })
-        };
-        let refused = |message| refused_at("endpointUrl", message);
-        let certificates = tls.extra_ca_certificates.as_deref();
-        certificates
-            .map_or(Ok(()), ExtraRoots::judge_blocks)
-            .and_then(|()| tls_demands(tls).map(|_| ()))
-            .map_err(|message| refused_at("extraCaCertificates", message))?;
-        let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
-        self.guard
-            .judge_url(&url)
-            .map_err(|denied| refused(denied.to_string()))
-    }
-
-    /// Refuses a delivery schema that the topic's events have no form in, or another one than before (ED-130, ED-131).
-    fn judge_schema(
-        &self,
-        topic: TopicId,
-        existing: Option<&Subscription>,
-        spec: &SubscriptionSpec,
-    ) -> Result<(), CommandError> {
-        let input = self.topic_of(topic)?.spec.input_schema;
-        let existing = existing.map(|existing| existing.spec.event_delivery_schema);
-        spec.event_delivery_schema
-            .check_for(input, existing)
-            .map_err(CommandError::Invalid)
-    }
-
-    /// Refuses a filter that asks for more than the server's settings allow (ED-116, ED-118), or for what the topic's events
-    /// never have (FC-03).
-    fn judge_filter(&self, topic: TopicId, spec: &SubscriptionSpec) -> Result<(), CommandError> {
-        let input = self.topic_of(topic)?.spec.input_schema;
-        let (filter, limits) = (&spec.filter, self.settings.filter_limits);
-        limits
-            .judge(filter, "filter")
-            .and_then(|()| filter.check_keys(input, "filter"))
-            .map_err(CommandError::Invalid)
     }
 
     /// A change became durable: it holds from here on.

@@ -141,6 +141,33 @@ async fn one_fault_keeps_everything_from_being_declared() {
     server.stop_and_wait().await;
 }
 
+/// ED-116, ED-118: the server's limits of filters hold here too, and one filter over them keeps everything from being
+/// declared, the topics before it too.
+#[tokio::test]
+async fn a_filter_over_the_servers_limit_keeps_everything_from_being_declared() {
+    let server = TestServer::start_with(|config| {
+        config.engine.filter_limits.max_advanced_filters = 1;
+    })
+    .await;
+    let receiver = Receiver::start().await;
+    let mut wanted = grid(&receiver.url());
+    let subscriptions = wanted["eventSubscriptions"].as_array_mut().unwrap();
+    let mut second = subscriptions[0].clone();
+    second["name"] = json!("second");
+    let is_there = |key: &str| json!({ "operatorType": "IsNotNull", "key": key });
+    second["filter"] = json!({ "advancedFilters": [is_there("data.a"), is_there("data.b")] });
+    subscriptions.push(second);
+    let refused = apply(&server, &wanted).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    let details = refused.json()["error"]["details"].clone();
+    assert_eq!(details.as_array().unwrap().len(), 1, "{details}");
+    let target = "eventSubscriptions[1].filter.advancedFilters";
+    assert_eq!(details[0]["target"], target);
+    let topics = server.admin("GET", "/api/v1/topics", Value::Null).await;
+    assert_eq!(topics.json()["value"], json!([]));
+    server.stop_and_wait().await;
+}
+
 /// FC-26: the scope of the token holds for each of them.
 #[tokio::test]
 async fn a_token_applies_to_its_own_topics_only() {
