@@ -9,6 +9,7 @@ use hedgerow_core::spec::{
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, EngineHandle, HoldInfo, SubscriptionInfo};
+use hedgerow_store::catalog::Provisioning;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -27,7 +28,8 @@ pub async fn put(
     declare(&app, topic, &name, body).await
 }
 
-/// Changes what the body names and keeps the rest, secrets too: a merge patch (RFC 7396) of the declaration.
+/// Changes what the body names and keeps the rest, secrets too: a merge patch (RFC 7396) of the newest declaration, also if
+/// that is an update that waits.
 pub async fn patch(
     State(app): State<SharedApp>,
     Names((topic, name)): Names<(String, String)>,
@@ -44,7 +46,11 @@ pub async fn patch(
         answer,
     };
     let present = app.engine()?.ask(get).await?.subscription;
-    let declaration = merge::patched(present.spec.to_json(), patch.clone());
+    // What waits for its endpoint's consent was declared last. What failed changes nothing (ED-163), later changes neither.
+    let waiting = present.update.as_deref();
+    let waiting = waiting.filter(|_| present.newest_provisioning() != Provisioning::Failed);
+    let newest = waiting.unwrap_or(&present.spec);
+    let declaration = merge::patched(newest.to_json(), patch.clone());
     let name = present.name.as_str();
     let (status, Json(mut json)) = declare(&app, topic, name, declaration).await?;
     if let Some(warnings) = json.get_mut("warnings").and_then(Value::as_array_mut) {

@@ -515,3 +515,49 @@ async fn a_failed_update_is_told_and_changes_nothing() {
     assert_eq!(receiver.next().await.id(), "1");
     server.stop_and_wait().await;
 }
+
+/// ED-163: what a patch does not name stays as it was declared last, the endpoint that has yet to consent too. What failed is
+/// no base of further changes.
+#[tokio::test]
+async fn a_patch_changes_the_update_that_waits() {
+    let receiver = Receiver::start().await;
+    let mut silent = Odd::start(|_| whole("200 OK", "", "")).await;
+    let server = server().await;
+    server.topic("orders").await;
+    server.subscribe("orders", "billing", &receiver.url()).await;
+    let waits = put(&server, &silent.url, json!({ "labels": ["one"] })).await;
+    let update = &waits.json()["update"];
+    assert_eq!(update["provisioningState"], "AwaitingManualAction");
+    silent.next().await;
+    let path = subscription("orders", "billing");
+    let change = json!({ "filter": { "subjectBeginsWith": "x" } });
+    let patched = server.admin("PATCH", &path, change).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let shown = get(&server).await;
+    assert_eq!(shown["filter"]["subjectBeginsWith"], "");
+    assert_eq!(shown["labels"], json!([]));
+    let update = &shown["update"];
+    assert_eq!(update["provisioningState"], "AwaitingManualAction");
+    assert_eq!(update["filter"]["subjectBeginsWith"], "x");
+    assert_eq!(update["labels"], json!(["one"]));
+    let asked = silent.next().await;
+    assert_eq!(open(&server, "GET", &asked).await.status, 200);
+    let shown = get(&server).await;
+    assert_eq!(shown["update"], Value::Null);
+    assert_eq!(shown["filter"]["subjectBeginsWith"], "x");
+    let full = server
+        .admin("POST", &format!("{path}/getFullUrl"), Value::Null)
+        .await;
+    assert_eq!(full.json()["endpointUrl"], silent.url, "its secret too");
+
+    let refused = put(&server, "http://127.0.0.1:1/hook", json!({})).await;
+    assert_eq!(refused.code(), "EndpointValidationFailed");
+    let change = json!({ "labels": ["two"] });
+    let patched = server.admin("PATCH", &path, change).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let shown = get(&server).await;
+    assert_eq!(shown["update"], Value::Null);
+    assert_eq!(shown["labels"], json!(["two"]));
+    assert_eq!(shown["filter"]["subjectBeginsWith"], "x");
+    server.stop_and_wait().await;
+}
