@@ -230,7 +230,8 @@ pub struct Usage {
     pub used_bytes: u64,
     /// At how many of them publishing is refused.
     pub watermark_bytes: u64,
-    /// Whether publishing is refused: the log has grown to its watermark, or the disk has too little space left.
+    /// Whether publishing is refused, or soon: the log has grown to half a segment below its watermark, or the disk has too
+    /// little space left.
     pub is_full: bool,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
