@@ -83,6 +83,9 @@ pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
 const RESERVE_SEGMENTS: u64 = 4;
 /// The part of the bytes that is kept at least, for the growth of kept files before they are written anew.
 const RESERVE_DIVISOR: u64 = 8;
+/// This part of a segment below the watermark the log counts as full: what is published is refused before the last byte of
+/// room is used, and what fails has to rest by then.
+const NEARLY_FULL_DIVISOR: u64 = 2;
 const LOCK: &str = "LOCK";
 const MIB: usize = 1024 * 1024;
 
@@ -134,6 +137,11 @@ impl LogOptions {
         let segment_bytes = u64::from(self.segment_bytes);
         let segments = (self.bytes_max / segment_bytes).max(2 + RESERVE_SEGMENTS);
         (segments - RESERVE_SEGMENTS.max(segments / RESERVE_DIVISOR)) * segment_bytes
+    }
+
+    /// How far below the watermark the log counts as full.
+    fn nearly_full_bytes(&self) -> u64 {
+        u64::from(self.segment_bytes) / NEARLY_FULL_DIVISOR
     }
 
     /// The largest frame.

@@ -314,8 +314,7 @@ impl Shared {
         Usage {
             used_bytes,
             watermark_bytes,
-            // What is published is refused before the last byte of room is used.
-            is_full: used_bytes + u64::from(self.options.segment_bytes) / 2 >= watermark_bytes
+            is_full: used_bytes + self.options.nearly_full_bytes() >= watermark_bytes
                 || self.missing_bytes.load(Ordering::Relaxed) > 0,
             queued_bytes: self.queue.bytes(),
             recycled_segments: self.pool.recycled(),
