@@ -1,5 +1,6 @@
 //! What is versioned by position: existence and filter (design D2, ED-085). Each change of a subscription is made while it
-//! stands at the head, while it lags behind, and with crashes before and after it; what is delivered is the same.
+//! stands at the head, while it lags behind, and with crashes before and after it; what is delivered is the same. A pause is
+//! not versioned: it delays, and what is delivered in the end is the same too.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,9 +8,12 @@ use std::time::Duration;
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::event::Event;
 use hedgerow_core::position::TopicId;
+use hedgerow_core::validation::AllowedRate;
+use hedgerow_delivery::command::Command;
+use hedgerow_delivery::validation::{Callback, Called};
 use serde_json::{Value, json};
 
-use crate::world::{Meet, World, event, settings};
+use crate::world::{Greet, Meet, World, event, settings};
 
 /// More than wait in memory, so that who gets them slowly stands before the reader.
 const LAG: usize = 5_000;
@@ -20,6 +24,19 @@ enum Change {
     Filter,
     Delete,
     Recreate,
+    /// Paused, and resumed long after the last event.
+    Pause,
+    /// Created before the first event; its endpoint consents here.
+    ValidateLate,
+    /// Another filter at another endpoint, declared before the first event; that endpoint consents here.
+    ValidateUpdateLate,
+}
+
+impl Change {
+    /// Whether the subscription gets events before the change.
+    fn has_it_before(self) -> bool {
+        !matches!(self, Self::Create | Self::ValidateLate)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,11 +47,14 @@ enum Place {
 }
 
 /// Of the events A1 and B1, the change, then A2 and B2.
-const EXPECTED: [(Change, &[&str]); 4] = [
+const EXPECTED: [(Change, &[&str]); 7] = [
     (Change::Create, &["A2"]),
     (Change::Filter, &["A1", "B2"]),
     (Change::Delete, &["A1"]),
     (Change::Recreate, &["A1", "B2"]),
+    (Change::Pause, &["A1", "A2"]),
+    (Change::ValidateLate, &["A2"]),
+    (Change::ValidateUpdateLate, &["A1", "B2"]),
 ];
 
 fn wanting(kind: &str) -> Value {
@@ -54,39 +74,80 @@ async fn publish(world: &World, topic: TopicId, ids: &[&str]) {
     }
 }
 
+async fn subscribe(world: &World, declared: Value) {
+    let made = world.subscribe("orders", "the-sub", declared).await;
+    made.unwrap();
+}
+
+/// What there is before the first event.
+async fn prepare(world: &World, change: Change) {
+    let says_nothing = |_: &_, _| Greet::status(200);
+    match change {
+        Change::Create => {}
+        Change::Filter | Change::Delete | Change::Recreate | Change::Pause => {
+            subscribe(world, wanting("A")).await;
+        }
+        Change::ValidateLate => {
+            world.greet(says_nothing);
+            subscribe(world, wanting("A")).await;
+        }
+        Change::ValidateUpdateLate => {
+            subscribe(world, wanting("A")).await;
+            world.settle().await;
+            world.greet(says_nothing);
+            let mut elsewhere = wanting("B");
+            elsewhere["destination"] = json!({
+                "endpointType": "WebHook",
+                "properties": { "endpointUrl": "https://the-sub.example/elsewhere" },
+            });
+            subscribe(world, elsewhere).await;
+        }
+    }
+    world.settle().await;
+}
+
 async fn make(world: &World, change: Change) {
     match change {
-        Change::Create => drop(
-            world
-                .subscribe("orders", "the-sub", wanting("A"))
-                .await
-                .unwrap(),
-        ),
-        Change::Filter => {
-            drop(
-                world
-                    .subscribe("orders", "the-sub", wanting("B"))
-                    .await
-                    .unwrap(),
-            );
-        }
+        Change::Create => subscribe(world, wanting("A")).await,
+        Change::Filter => subscribe(world, wanting("B")).await,
         Change::Delete => world.unsubscribe("orders", "the-sub").await,
         Change::Recreate => {
             world.unsubscribe("orders", "the-sub").await;
-            drop(
-                world
-                    .subscribe("orders", "the-sub", wanting("B"))
-                    .await
-                    .unwrap(),
-            );
+            subscribe(world, wanting("B")).await;
         }
+        Change::Pause => pause(world, true).await,
+        Change::ValidateLate | Change::ValidateUpdateLate => consent(world).await,
     }
+}
+
+async fn pause(world: &World, is_paused: bool) {
+    let asked = world.handle.ask(|answer| Command::PauseSubscription {
+        topic: "orders".to_owned(),
+        name: "the-sub".to_owned(),
+        is_paused,
+        answer,
+    });
+    asked.await.unwrap();
+}
+
+/// Somebody opens the URL that the endpoint was sent last.
+async fn consent(world: &World) {
+    let callback = Callback {
+        token: world.asked().last().expect("it was asked").token(),
+        is_post: false,
+        rate: AllowedRate::Unlimited,
+    };
+    let called = world.handle.call_back(callback).await.unwrap();
+    assert!(matches!(called, Called::Completed { .. }), "{called:?}");
 }
 
 async fn delivered(change: Change, place: Place) -> BTreeSet<String> {
     let mut settings = settings();
     let (start, min, max) = (256, 256, 256);
     settings.credits = CreditSettings { start, min, max };
+    // Otherwise a subscription is in force when its declaration is answered.
+    settings.validation.is_enabled =
+        matches!(change, Change::ValidateLate | Change::ValidateUpdateLate);
     let slow = place == Place::Lagging;
     let meet = move |_: &str, _| {
         if slow {
@@ -97,12 +158,7 @@ async fn delivered(change: Change, place: Place) -> BTreeSet<String> {
     };
     let mut world = World::with_settings(settings, meet);
     let topic = world.topic("orders").await;
-    if change != Change::Create {
-        world
-            .subscribe("orders", "the-sub", wanting("A"))
-            .await
-            .unwrap();
-    }
+    prepare(&world, change).await;
     publish(&world, topic, &["A1", "B1"]).await;
     match place {
         Place::AtTheHead => world.settle().await,
@@ -111,7 +167,7 @@ async fn delivered(change: Change, place: Place) -> BTreeSet<String> {
             let lag: Vec<&str> = lag.iter().map(String::as_str).collect();
             publish(&world, topic, &lag).await;
             world.settle().await;
-            if change != Change::Create {
+            if change.has_it_before() {
                 assert!(world.info("orders", "the-sub").await.behind > 0, "it lags");
             }
         }
@@ -127,6 +183,12 @@ async fn delivered(change: Change, place: Place) -> BTreeSet<String> {
     }
     let now = world.begun.elapsed();
     world.sleep_until(now + Duration::from_secs(300)).await;
+    if change == Change::Pause {
+        let seen = world.seen_ids();
+        assert!(!seen.iter().any(|id| id == "A2"), "{place:?}: it is paused");
+        pause(&world, false).await;
+        world.sleep_until(now + Duration::from_secs(600)).await;
+    }
     if change != Change::Delete {
         let info = world.info("orders", "the-sub").await;
         assert_eq!((info.pending, info.behind), (0, 0), "{change:?} {place:?}");
