@@ -143,7 +143,6 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         record_to: None,
     };
     let history = context.history.as_ref();
-    let query = job.plan.path_and_query.query();
     if let Some(result) = in_time {
         let duration = context.clock.passed(job.started, ended);
         let (found, answer) = judge(result, context.clock.wall());
@@ -156,7 +155,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
             stays_open: false,
         })
         .await;
-        return remember::finish(answer, query, history, record).await;
+        return remember::finish(answer, &job.plan, history, record).await;
     }
     let window = context.late_success_window;
     let stays_open = timeout < window;
@@ -192,7 +191,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
                 ..end(found, ended.timestamp, elapsed, event)
             }))
             .await;
-            remember::finish(answer, query, history, record).await;
+            remember::finish(answer, &job.plan, history, record).await;
         }
         _ => {
             tell(ReportKind::LateClosed {

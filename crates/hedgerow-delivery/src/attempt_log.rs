@@ -17,7 +17,6 @@ use tracing::Level;
 
 use crate::note::{AttemptNote, NoteNext};
 use crate::plan::Plan;
-use crate::remember::{SECRET_LEN_MIN, STRUCK_OUT};
 
 /// What `operationName` says of deliveries (ED-306).
 const OPERATION: &str = "Deliver";
@@ -191,13 +190,8 @@ impl AttemptLine {
     }
 
     /// Takes the beginning of the answer's body, without its query; the path is struck out here.
-    pub(crate) fn answered(&mut self, text: &str) {
-        let path = self.plan.path_and_query.path();
-        self.excerpt = Some(if path.len() >= SECRET_LEN_MIN {
-            text.replace(path, STRUCK_OUT)
-        } else {
-            text.to_owned()
-        });
+    pub(crate) fn answered(&mut self, text: &str, is_cut: bool) {
+        self.excerpt = Some(self.plan.path_secrets().strike(text, is_cut));
     }
 
     /// The form in which the vendor writes it (ED-307).

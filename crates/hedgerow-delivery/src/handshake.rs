@@ -17,10 +17,10 @@ use hedgerow_io::clock::Clock;
 use hedgerow_io::http::{BodyError, Client, SendError, Target};
 use hedgerow_store::catalog::Exchange;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 
 use crate::in_full;
-use crate::remember::without;
+use crate::strike::Secrets;
 
 /// One handshake to make.
 pub(crate) struct HandshakeJob {
@@ -86,7 +86,9 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
         let asking = ask(&job, &code, sent, &mut seen);
         let asked = tokio::time::timeout(job.settings.timeout, asking).await;
         let asked = asked.unwrap_or(Err(NoAnswer::Time));
-        let (met, consent, error) = judge(&job, &code, asked, &seen);
+        let is_whole = asked.is_ok();
+        let secrets = secrets(&job, &code);
+        let (met, consent, error) = judge(&job, &code, asked, &seen, &secrets);
         if job.settings.is_tried_again(tries, met) {
             tokio::time::sleep(job.settings.retry_delay).await;
             continue;
@@ -100,7 +102,7 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
             message,
             tries,
             error,
-            ..shown(&job, &code, &seen)
+            ..shown(&secrets, &seen, is_whole)
         };
         return HandshakeReport {
             subscription: job.subscription,
@@ -163,6 +165,7 @@ fn judge(
     code: &str,
     asked: Result<(), NoAnswer>,
     seen: &Seen,
+    secrets: &Secrets,
 ) -> (TryMet, Consent, Option<String>) {
     let no_answer = |met, error: String| {
         let what = match job.form {
@@ -202,20 +205,37 @@ fn judge(
             let body = is_whole.then_some(&*seen.body);
             event_grid::judge(status, body, code, job.settings.is_name_lenient)
         }
-        Form::Options { origin } => cloud_events::judge(status, headers, origin),
+        Form::Options { origin } => match cloud_events::judge(status, headers, origin) {
+            // It may repeat what the endpoint said.
+            Consent::Refused(_) => {
+                cloud_events::judge(status, &without_secrets(headers, secrets), origin)
+            }
+            other => other,
+        },
     };
     (TryMet::Status(status), consent, None)
 }
 
+/// What an endpoint may repeat of what it was asked, and nobody is shown.
+fn secrets(job: &HandshakeJob, code: &str) -> Secrets {
+    let query = job.path_and_query.query().unwrap_or_default();
+    let ours = format!("token={}&code={code}", job.token);
+    Secrets::of_queries(&[query, &ours])
+}
+
+fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {
+    let struck = headers.iter().filter_map(|(name, value)| {
+        let text = secrets.strike(&String::from_utf8_lossy(value.as_bytes()), false);
+        Some((name.clone(), HeaderValue::from_str(&text).ok()?))
+    });
+    struck.collect()
+}
+
 /// The answer for people: its beginning, without secrets.
-fn shown(job: &HandshakeJob, code: &str, seen: &Seen) -> Exchange {
+fn shown(secrets: &Secrets, seen: &Seen, is_whole: bool) -> Exchange {
     let Some((status, headers)) = &seen.head else {
         return Exchange::default();
     };
-    // An endpoint may repeat what it was asked.
-    let ours = format!("token={}&code={code}", job.token);
-    let query = job.path_and_query.query().unwrap_or_default();
-    let clean = |text: &str, is_cut| without(&without(text, query, is_cut), &ours, is_cut);
     let mut left = limits::EXCHANGE_HEADERS_BYTES_MAX;
     let mut shown = Vec::new();
     for (name, value) in headers {
@@ -225,14 +245,14 @@ fn shown(job: &HandshakeJob, code: &str, seen: &Seen) -> Exchange {
             break;
         }
         left -= bytes;
-        shown.push((name.to_string(), clean(&text, false)));
+        shown.push((name.to_string(), secrets.strike(&text, false)));
     }
     let kept = seen.body.len().min(limits::RESPONSE_EXCERPT_BYTES_MAX);
-    let is_cut = kept < seen.body.len();
+    let is_cut = kept < seen.body.len() || !is_whole;
     Exchange {
         status: Some(status.as_u16()),
         headers: shown,
-        body: clean(&String::from_utf8_lossy(&seen.body[..kept]), is_cut),
+        body: secrets.strike(&String::from_utf8_lossy(&seen.body[..kept]), is_cut),
         ..Exchange::default()
     }
 }

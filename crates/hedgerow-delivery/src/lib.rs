@@ -40,6 +40,7 @@ mod plan;
 mod remember;
 mod runner;
 pub mod settings;
+mod strike;
 pub mod validation;
 mod windows;
 

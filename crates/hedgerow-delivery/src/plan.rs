@@ -1,7 +1,7 @@
 //! What an attempt needs of its subscription. Made when the subscription is declared or changed, read when an attempt is
 //! made: endpoint, headers, timeout and policy are never versioned by position (ED-085). What is, the filter, is not here.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::uri::{InvalidUri, PathAndQuery};
@@ -17,6 +17,7 @@ use hedgerow_core::validation::start_interval;
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic};
 
+use crate::strike::Secrets;
 use crate::windows::EndpointKey;
 
 /// What an attempt needs of its subscription.
@@ -45,6 +46,9 @@ pub(crate) struct Plan {
     pub(crate) delayed_at: Arc<EndpointKey>,
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
+    /// Made when an answer is first shown: most subscriptions have none at a time.
+    query_secrets: OnceLock<Secrets>,
+    path_secrets: OnceLock<Secrets>,
 }
 
 /// An endpoint that cannot be sent to. Refused when a subscription is declared; met again only if the rules for
@@ -86,7 +90,22 @@ impl Plan {
             delayed_delivery: subscription.spec.delayed_delivery,
             delayed_at,
             is_paused: subscription.is_paused,
+            query_secrets: OnceLock::new(),
+            path_secrets: OnceLock::new(),
         })
+    }
+
+    /// What of the endpoint's URL is shown nowhere (ED-121).
+    pub(crate) fn query_secrets(&self) -> &Secrets {
+        let query = || self.path_and_query.query().unwrap_or_default();
+        self.query_secrets
+            .get_or_init(|| Secrets::of_query(query()))
+    }
+
+    /// What of it stands in no log besides.
+    pub(crate) fn path_secrets(&self) -> &Secrets {
+        let path = || self.path_and_query.path();
+        self.path_secrets.get_or_init(|| Secrets::of_path(path()))
     }
 
     /// Whether both send to the same URL.

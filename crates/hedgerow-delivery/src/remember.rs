@@ -9,7 +9,7 @@
 
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
-use hedgerow_io::http::{Answer, Excerpt};
+use hedgerow_io::http::Answer;
 use hedgerow_store::StoredEvent;
 use hedgerow_store::history::{
     HistoryHandle, HistoryKind, HistoryNext, HistoryRecord, ResponseExcerpt,
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use crate::attempt::AttemptEnd;
 use crate::attempt_log::AttemptLine;
 use crate::note::{AttemptNote, NoteNext};
+use crate::plan::Plan;
 use crate::runner::Runner;
 
 /// What waits for the excerpt.
@@ -31,11 +32,6 @@ pub(crate) struct Waiting {
 pub(crate) type RecordTo = oneshot::Sender<Waiting>;
 /// The task's end of it.
 pub(crate) type RecordFrom = oneshot::Receiver<Waiting>;
-
-/// What stands for a secret.
-pub(crate) const STRUCK_OUT: &str = "***";
-/// Values of a query shorter than this are no secrets, and striking them out would leave nothing to read.
-pub(crate) const SECRET_LEN_MIN: usize = 6;
 
 /// What a note does not say.
 pub(crate) struct Circumstances {
@@ -86,7 +82,7 @@ pub(crate) fn channel(answer: Option<&Answer>) -> (Option<RecordTo>, Option<Reco
 /// what was read.
 pub(crate) async fn finish(
     answer: Option<Answer>,
-    query: Option<&str>,
+    plan: &Plan,
     history: Option<&HistoryHandle>,
     record: Option<RecordFrom>,
 ) {
@@ -99,9 +95,16 @@ pub(crate) async fn finish(
     };
     // The engine drops its end if the attempt counts no more, or if nobody wants to know.
     if let Ok(mut waiting) = waiting.await {
-        let shown = shown(&excerpt, query);
+        let is_cut = !excerpt.is_complete || excerpt.body_bytes > excerpt.bytes.len() as u64;
+        let shown = ResponseExcerpt {
+            text: plan
+                .query_secrets()
+                .strike(&String::from_utf8_lossy(&excerpt.bytes), is_cut),
+            body_bytes: excerpt.body_bytes,
+            is_complete: excerpt.is_complete,
+        };
         if let Some(line) = &mut waiting.line {
-            line.answered(&shown.text);
+            line.answered(&shown.text, is_cut);
         }
         if let Some(record) = &mut waiting.record {
             record.excerpt = Some(shown);
@@ -170,93 +173,5 @@ pub(crate) fn remember(
             .send(waiting)
             .unwrap_or_else(|waiting| waiting.take_note(history)),
         None => waiting.take_note(history),
-    }
-}
-
-fn shown(excerpt: &Excerpt, query: Option<&str>) -> ResponseExcerpt {
-    let text = String::from_utf8_lossy(&excerpt.bytes);
-    let is_cut = excerpt.body_bytes > excerpt.bytes.len() as u64;
-    ResponseExcerpt {
-        text: query.map_or_else(|| text.to_string(), |query| without(&text, query, is_cut)),
-        body_bytes: excerpt.body_bytes,
-        is_complete: excerpt.is_complete,
-    }
-}
-
-/// The text without the query and without the values in it. In a text that `is_cut` its end may be the beginning of one.
-pub(crate) fn without(text: &str, query: &str, is_cut: bool) -> String {
-    let decoded = url::form_urlencoded::parse(query.as_bytes());
-    let mut secrets: Vec<String> = decoded.map(|(_, value)| value.into_owned()).collect();
-    let raw = query.split('&').filter_map(|pair| pair.split_once('='));
-    secrets.extend(raw.map(|(_, value)| value.to_owned()));
-    secrets.push(query.to_owned());
-    secrets.retain(|secret| secret.len() >= SECRET_LEN_MIN);
-    // A value may be a part of another one.
-    secrets.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
-    secrets.dedup();
-    let mut text = text.to_owned();
-    for secret in &secrets {
-        if text.contains(secret) {
-            text = text.replace(secret, STRUCK_OUT);
-        }
-    }
-    if is_cut {
-        // The cut may have gone through a character, which is shown as another one.
-        let end = text.trim_end_matches(char::REPLACEMENT_CHARACTER).len();
-        let beginnings = secrets
-            .iter()
-            .filter_map(|secret| beginning(&text[..end], secret));
-        if let Some(longest) = beginnings.max() {
-            text.truncate(end - longest);
-            text.push_str(STRUCK_OUT);
-        }
-    }
-    text
-}
-
-/// The length of the longest beginning of `secret` that the text ends with, if it says anything.
-fn beginning(text: &str, secret: &str) -> Option<usize> {
-    let lengths = (SECRET_LEN_MIN / 2..secret.len()).rev();
-    let mut beginnings = lengths.filter(|length| secret.is_char_boundary(*length));
-    beginnings.find(|length| text.ends_with(&secret[..*length]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_of_the_query_are_struck_out() {
-        let query = "code=s3cr%2Ft-key&v=1&sig=key-of-more";
-        let rows = [
-            ("all is well", "all is well"),
-            ("v=1 is no secret", "v=1 is no secret"),
-            (
-                "you asked /hook?code=s3cr%2Ft-key&v=1&sig=key-of-more",
-                "you asked /hook?***",
-            ),
-            ("code s3cr%2Ft-key", "code ***"),
-            ("code s3cr/t-key, sig key-of-more.", "code ***, sig ***."),
-        ];
-        for (text, expect) in rows {
-            assert_eq!(without(text, query, false), expect);
-        }
-        assert_eq!(without("no query", "", false), "no query");
-        assert_eq!(without("a value alone", "value", false), "a value alone");
-    }
-
-    #[test]
-    fn a_secret_that_the_cut_went_through_is_struck_out_too() {
-        let query = "code=\u{e9}t\u{e9}-secret";
-        for (text, expect) in [
-            ("you sent \u{e9}t\u{e9}-sec", "you sent ***"),
-            ("you sent \u{e9}t\u{fffd}", "you sent ***"),
-            ("you sent cod", "you sent ***"),
-            ("you sent co", "you sent co"),
-            ("you sent it", "you sent it"),
-        ] {
-            assert_eq!(without(text, query, true), expect);
-        }
-        assert_eq!(without("you sent cod", query, false), "you sent cod");
     }
 }

@@ -280,6 +280,29 @@ async fn a_failure_can_be_read_and_holds_no_secret() {
     }
 }
 
+/// ED-121: neither a header that is repeated in the message, nor another spelling, nor half an answer holds it.
+#[tokio::test(start_paused = true)]
+async fn no_spelling_of_a_secret_is_shown() {
+    let world = world();
+    world.greet(|asked, _| Greet::Answer {
+        status: 200,
+        headers: vec![("webhook-allowed-origin", format!("x{}", asked.path))],
+        body: format!("you sent {}", asked.path.replace("sec", r"\u0073\u0065c")),
+        after: Duration::ZERO,
+    });
+    world.topic("orders").await;
+    subscribe(&world, cloud_events()).await;
+    world.sleep_until(seconds(1)).await;
+    let exchange = exchange(&world).await;
+    assert_eq!(exchange.body, "you sent /hook?***");
+    assert!(
+        exchange.message.contains("x/hook?***"),
+        "{}",
+        exchange.message
+    );
+    assert!(!exchange.message.contains("secret"), "{}", exchange.message);
+}
+
 /// ED-158, ED-159: the URL completes it once, and not at 300 s.
 #[tokio::test(start_paused = true)]
 async fn the_url_works_once_and_not_after_five_minutes() {

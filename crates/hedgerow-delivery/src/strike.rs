@@ -1,0 +1,247 @@
+//! Strikes secrets out of what an endpoint answered (ED-121, ED-127).
+//!
+//! An endpoint may answer with what it was asked, and spell it as it likes: escaped for a URL, for JSON, for a page, several
+//! times over, or in base64. So a text is not searched for a few spellings of a secret: at each place it is known which
+//! characters it can be read as ([`Readings`]), and a secret is found where it can be read.
+
+mod readings;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
+
+use readings::Readings;
+
+/// What stands for a secret.
+const STRUCK_OUT: &str = "***";
+/// Values shorter than this, in bytes, are no secrets, and striking them out would leave nothing to read.
+const SECRET_BYTES_MIN: usize = 6;
+/// From so many bytes on the beginning of a secret says something, where a text was cut.
+const BEGINNING_BYTES_MIN: usize = SECRET_BYTES_MIN / 2;
+/// How often a value of a query is decoded, to know it by what is inside.
+const DECODED_TIMES: usize = 2;
+/// An escape that a cut went through has fewer characters than this.
+const ESCAPE_CHARS_MAX: usize = 16;
+/// Fewer characters of base64 cannot hold a secret.
+const BASE64_CHARS_MIN: usize = SECRET_BYTES_MIN * 4 / 3;
+
+/// What must not stand in a text, whatever it is spelled like.
+#[derive(Default)]
+pub(crate) struct Secrets {
+    /// Sought at every place.
+    spellings: Vec<String>,
+    /// How many of these are the secrets themselves; behind them they are in base64 and in hexadecimal digits.
+    plain: usize,
+}
+
+/// Bytes of a text that are struck out.
+type Range = std::ops::Range<usize>;
+
+impl Secrets {
+    /// The query of a URL, and its values.
+    pub(crate) fn of_query(query: &str) -> Self {
+        Self::of_queries(&[query])
+    }
+
+    /// The same of several.
+    pub(crate) fn of_queries(queries: &[&str]) -> Self {
+        let values = queries
+            .iter()
+            .flat_map(|query| query.split('&'))
+            .map(|pair| match pair.split_once('=') {
+                Some((_, value)) if !value.is_empty() => value,
+                // A name alone may be all that there is to know.
+                Some((name, _)) => name,
+                None => pair,
+            })
+            .chain(queries.iter().copied());
+        Self::new(values.flat_map(decoded).collect())
+    }
+
+    /// The path of a URL.
+    pub(crate) fn of_path(path: &str) -> Self {
+        Self::new(decoded(path))
+    }
+
+    fn new(mut secrets: Vec<String>) -> Self {
+        secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
+        secrets.sort_unstable();
+        secrets.dedup();
+        let plain = secrets.len();
+        let encoded: Vec<String> = secrets.iter().flat_map(|secret| encoded(secret)).collect();
+        secrets.extend(encoded);
+        Self {
+            spellings: secrets,
+            plain,
+        }
+    }
+
+    /// The text without them. In a text that `is_cut` its end may be the beginning of one.
+    pub(crate) fn strike(&self, text: &str, is_cut: bool) -> String {
+        if self.spellings.is_empty() || text.len() < BEGINNING_BYTES_MIN {
+            return text.to_owned();
+        }
+        let readings = Readings::of(text);
+        let mut ranges = find(&self.spellings, &readings, is_cut);
+        ranges.extend(self.find_in_base64(&readings, is_cut));
+        without(text, ranges)
+    }
+
+    /// What holds a secret that was escaped before it was put into base64.
+    fn find_in_base64(&self, readings: &Readings, is_cut: bool) -> Vec<Range> {
+        let runs = readings.runs(is_base64).into_iter();
+        let runs = runs.filter(|run| run.text.len() >= BASE64_CHARS_MIN);
+        let holding = runs.filter(|run| {
+            let is_cut = is_cut && run.range.end + ESCAPE_CHARS_MAX > readings.text_len();
+            // It may begin with something else of the same alphabet.
+            (0..4).any(|offset| {
+                let inner = from_base64(&run.text[offset..]);
+                !find(&self.spellings[..self.plain], &Readings::of(&inner), is_cut).is_empty()
+            })
+        });
+        holding.map(|run| run.range).collect()
+    }
+}
+
+/// A part of a URL as it stands, and as it is read by those who decode it, `+` as a space or not.
+fn decoded(text: &str) -> Vec<String> {
+    let mut spellings = vec![text.to_owned()];
+    let mut last = vec![text.to_owned()];
+    for _ in 0..DECODED_TIMES {
+        let once = last.iter().flat_map(|text| {
+            let bytes = unescaped(text);
+            let plain = String::from_utf8_lossy(&bytes).into_owned();
+            let form = String::from_utf8_lossy(&unescaped(&text.replace('+', " "))).into_owned();
+            [plain, form]
+        });
+        last = once.filter(|text| !spellings.contains(text)).collect();
+        spellings.extend(last.iter().cloned());
+    }
+    spellings
+}
+
+fn unescaped(text: &str) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let pair = (*first == b'%').then(|| Some((digit(behind.first())?, digit(behind.get(1))?)));
+        let (byte, after) = match pair.flatten() {
+            Some((high, low)) => (u8::try_from(high << 4 | low).ok(), &behind[2..]),
+            None => (None, behind),
+        };
+        bytes.push(byte.unwrap_or(*first));
+        rest = after;
+    }
+    bytes
+}
+
+/// The secret inside of base64, whatever stands before and behind it there, and in hexadecimal digits.
+fn encoded(secret: &str) -> Vec<String> {
+    let mut spellings = Vec::new();
+    for before in 0..3_usize {
+        let mut bytes = vec![0; before];
+        bytes.extend_from_slice(secret.as_bytes());
+        // Only characters of whose six bits all are the secret's.
+        let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+        for engine in [STANDARD, URL_SAFE] {
+            spellings.push(engine.encode(&bytes)[from..to].to_owned());
+        }
+    }
+    let digits = secret.bytes().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+    spellings.push(digits.collect());
+    spellings.sort_unstable();
+    spellings.dedup();
+    spellings
+}
+
+const fn is_base64(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_')
+}
+
+/// What base64 says, as far as it is whole.
+fn from_base64(text: &str) -> String {
+    let text = text.replace('-', "+").replace('_', "/");
+    // A single character holds no byte, and the last one of two or three may hold bits of nothing.
+    let len = if text.len() % 4 == 1 {
+        text.len() - 1
+    } else {
+        text.len()
+    };
+    let whole = len / 4 * 4;
+    let decode = |text: &str| STANDARD_NO_PAD.decode(text).unwrap_or_default();
+    let mut bytes = decode(&text[..whole]);
+    let mut tail = text[whole..len].to_owned();
+    tail.push_str(&"A".repeat((4 - tail.len()) % 4));
+    let tail_bytes = (len - whole) * 6 / 8;
+    bytes.extend(decode(&tail).into_iter().take(tail_bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Where one of the spellings can be read; in a text that `is_cut`, also where its end may be the beginning of one.
+fn find(spellings: &[String], readings: &Readings, is_cut: bool) -> Vec<Range> {
+    let mut ranges = Vec::new();
+    for start in 0..readings.len() {
+        for spelling in spellings {
+            if let Some(end) = end_of(spelling, readings, start, is_cut) {
+                ranges.push(readings.offset(start)..readings.offset(end));
+            }
+        }
+    }
+    ranges
+}
+
+/// The place behind a spelling that is read from a place on.
+fn end_of(spelling: &str, readings: &Readings, start: usize, is_cut: bool) -> Option<usize> {
+    // There may be several ways to read what came so far.
+    let mut places = vec![start];
+    let mut next = Vec::new();
+    for (bytes, c) in spelling.char_indices() {
+        if is_cut
+            && bytes >= BEGINNING_BYTES_MIN
+            && places
+                .iter()
+                .any(|place| readings.ends_within(*place, ESCAPE_CHARS_MAX))
+        {
+            return Some(readings.len());
+        }
+        next.clear();
+        for place in &places {
+            readings.each(*place, |read, end| {
+                if is_same(read, c) && !next.contains(&end) {
+                    next.push(end);
+                }
+            });
+        }
+        if next.is_empty() {
+            return None;
+        }
+        std::mem::swap(&mut places, &mut next);
+    }
+    places.into_iter().max()
+}
+
+/// Whoever repeats a secret may have changed its case.
+fn is_same(a: char, b: char) -> bool {
+    a == b || a.eq_ignore_ascii_case(&b)
+}
+
+fn without(text: &str, mut ranges: Vec<Range>) -> String {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut left = String::with_capacity(text.len());
+    let mut at = 0;
+    let mut ranges = ranges.into_iter().peekable();
+    while let Some(mut range) = ranges.next() {
+        while let Some(more) = ranges.next_if(|more| more.start <= range.end) {
+            range.end = range.end.max(more.end);
+        }
+        left.push_str(&text[at..range.start]);
+        left.push_str(STRUCK_OUT);
+        at = range.end;
+    }
+    left.push_str(&text[at..]);
+    left
+}
+
+#[cfg(test)]
+mod tests;
