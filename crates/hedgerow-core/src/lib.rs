@@ -20,6 +20,7 @@
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`credit`] | how many attempts may run against one endpoint |
+//! | [`turns`] | whose turn it is there |
 //! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
 
@@ -37,4 +38,5 @@ pub mod retry;
 pub mod spec;
 pub mod text;
 pub mod time;
+pub mod turns;
 pub mod validation;

@@ -1,24 +1,38 @@
-//! Whose turn it is. The subscriptions behind one endpoint (scheme, host, port) share its concurrency credits and take
-//! fair turns: one delivery each, in a circle (design D7).
+//! The endpoints (scheme, host, port) that subscriptions deliver to, each with its turns and credits, and whose turn it is
+//! over all of them: one attempt each, in a circle (design D7). Who may start at one endpoint is decided in
+//! [`hedgerow_core::turns`].
+//!
+//! Over all endpoints too, slow attempts (those open for a second, and those of subscriptions that had such ones) start only
+//! while they are fewer than half of what may be in flight.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
 
-use hedgerow_core::credit::{Credit, CreditSettings, Credits, Signal};
+use hedgerow_core::credit::{CreditSettings, Signal};
 use hedgerow_core::position::SubscriptionId;
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::time::Now;
+use hedgerow_core::turns::{Leave, Room, SLOW_AFTER, Turn, Turns};
 use hedgerow_io::http::Target;
 
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
     settings: CreditSettings,
-    by_target: HashMap<Target, Endpoint>,
+    /// Attempts at a time, over all endpoints.
+    attempts_max: usize,
+    by_target: HashMap<Arc<Target>, Endpoint>,
     /// Endpoints that may have both a credit and somebody who wants it.
-    listed: VecDeque<Target>,
+    listed: VecDeque<Arc<Target>>,
     /// Endpoints that wait for their next trial, while the store is full.
-    resting: Vec<Target>,
-    /// Seats that are out, over all endpoints.
+    resting: Vec<Arc<Target>>,
+    /// Endpoints that wait until fewer slow attempts are in flight, the first to come first.
+    crowded: VecDeque<Arc<Target>>,
+    /// When attempts will have been open for a second, in this order; ended ones are among them.
+    ages: VecDeque<(Instant, Arc<Target>)>,
+    /// Seats that are out.
     taken: usize,
+    /// Those of slow attempts.
+    slow: usize,
 }
 
 /// Leave for one attempt at an endpoint. Comes back through [`Endpoints::release`] exactly once, wherever the subscription
@@ -26,87 +40,120 @@ pub(crate) struct Endpoints {
 #[derive(Debug)]
 #[must_use = "a seat that does not come back is lost to its endpoint"]
 pub(crate) struct Seat {
-    target: Target,
-    credit: Credit,
+    target: Arc<Target>,
+    leave: Leave,
 }
 
 struct Endpoint {
-    credits: Credits,
-    queue: VecDeque<SubscriptionId>,
+    turns: Turns,
     is_listed: bool,
-    /// Whether its newest attempt failed.
-    is_failing: bool,
-    /// While the store is full: not before this time, if it is failing.
-    next_trial: Timestamp,
+    is_crowded: bool,
 }
 
 impl Endpoints {
-    pub(crate) fn new(settings: CreditSettings) -> Self {
+    pub(crate) fn new(settings: CreditSettings, attempts_max: usize) -> Self {
         Self {
             settings,
+            attempts_max,
             by_target: HashMap::new(),
             listed: VecDeque::new(),
             resting: Vec::new(),
+            crowded: VecDeque::new(),
+            ages: VecDeque::new(),
             taken: 0,
+            slow: 0,
         }
     }
 
-    /// Puts a subscription at the end of its endpoint's queue. The caller sees to it that it stands there once.
+    /// Puts a subscription at the end of its endpoint's line, if it does not stand there.
     pub(crate) fn queue(&mut self, target: &Target, subscription: SubscriptionId) {
-        let settings = self.settings;
-        let endpoint = self
-            .by_target
-            .entry(target.clone())
-            .or_insert_with(|| Endpoint {
-                credits: Credits::new(settings),
-                queue: VecDeque::new(),
+        if !self.by_target.contains_key(target) {
+            let endpoint = Endpoint {
+                turns: Turns::new(self.settings),
                 is_listed: false,
-                is_failing: false,
-                next_trial: Timestamp::ZERO,
-            });
-        endpoint.queue.push_back(subscription);
-        list(&mut self.listed, target, endpoint);
+                is_crowded: false,
+            };
+            self.by_target.insert(Arc::new(target.clone()), endpoint);
+        }
+        if let Some((target, _)) = self.by_target.get_key_value(target) {
+            let target = Arc::clone(target);
+            self.change(&target, |turns| turns.ask(subscription));
+            self.list(&target);
+        }
     }
 
     /// The subscription whose turn it is, with a seat at its endpoint; `None` when nobody can start now.
     ///
-    /// A failed attempt adds to the log and frees nothing of it. So while the store `is_full` an endpoint that fails gets
-    /// one attempt in [`TRIAL_INTERVAL`], and the room that is left is for those that accept; the first success there puts
-    /// it back to full speed.
-    pub(crate) fn next_turn(
-        &mut self,
-        now: Timestamp,
-        is_full: bool,
-    ) -> Option<(SubscriptionId, Seat)> {
-        while let Some(target) = self.listed.front() {
-            if let Some(endpoint) = self.by_target.get_mut(target) {
-                let is_resting = is_full && endpoint.is_failing && now < endpoint.next_trial;
-                if is_resting && !endpoint.queue.is_empty() {
-                    self.resting.push(target.clone());
-                } else if !endpoint.queue.is_empty()
-                    && let Some(credit) = endpoint.credits.acquire()
-                    && let Some(subscription) = endpoint.queue.pop_front()
-                {
-                    endpoint.next_trial = now.plus(TRIAL_INTERVAL);
-                    let target = target.clone();
-                    // The next turn is another endpoint's.
-                    self.listed.rotate_left(1);
-                    self.taken += 1;
-                    return Some((subscription, Seat { target, credit }));
+    /// A failed attempt adds to the log and frees nothing of it. So while the store `is_full`, those that fail get one attempt
+    /// at each endpoint in [`TRIAL_INTERVAL`](hedgerow_core::turns::TRIAL_INTERVAL), and the room that is left is for those
+    /// that accept; the first success puts one back to full speed.
+    pub(crate) fn next_turn(&mut self, now: Now, is_full: bool) -> Option<(SubscriptionId, Seat)> {
+        while self.taken < self.attempts_max {
+            let has_slow_room = self.slow < (self.attempts_max / 2).max(1);
+            let Some(target) = self.listed.pop_front() else {
+                if !has_slow_room || !self.list_crowded() {
+                    return None;
                 }
+                continue;
+            };
+            if let Some(endpoint) = self.by_target.get_mut(&target) {
                 endpoint.is_listed = false;
             }
-            self.listed.pop_front();
+            let room = Room {
+                is_store_full: is_full,
+                has_slow_room,
+            };
+            match self.change(&target, |turns| turns.next(now, room)) {
+                Some(Turn::Of(subscription, leave)) => {
+                    // The next turn is another endpoint's.
+                    self.list(&target);
+                    self.ages
+                        .push_back((now.instant + SLOW_AFTER, Arc::clone(&target)));
+                    self.taken += 1;
+                    return Some((subscription, Seat { target, leave }));
+                }
+                Some(Turn::Nobody { rests, is_crowded }) => {
+                    if is_crowded {
+                        self.note_crowded(&target);
+                    }
+                    if rests {
+                        self.resting.push(target);
+                    }
+                }
+                None => {}
+            }
         }
         None
+    }
+
+    /// Takes note of attempts that have been open for a second by now: others may start beside them.
+    pub(crate) fn grow_older(&mut self, now: Instant) {
+        while let Some((at, target)) = self.ages.front().cloned() {
+            let next = self
+                .by_target
+                .get(&target)
+                .and_then(|endpoint| endpoint.turns.next_to_grow_old());
+            let has_ended = next.is_none_or(|next| next > at);
+            if at > now && !has_ended {
+                break;
+            }
+            self.ages.pop_front();
+            if at <= now && !has_ended {
+                self.change(&target, |turns| turns.grow_older(now));
+                self.list(&target);
+            }
+        }
+    }
+
+    /// When [`Endpoints::grow_older`] has something to note, after it was called.
+    pub(crate) fn next_to_grow_old(&self) -> Option<Instant> {
+        self.ages.front().map(|(at, _)| *at)
     }
 
     /// Lets endpoints that rested ask for a turn again.
     pub(crate) fn end_rest(&mut self) {
         for target in std::mem::take(&mut self.resting) {
-            if let Some(endpoint) = self.by_target.get_mut(&target) {
-                list(&mut self.listed, &target, endpoint);
-            }
+            self.list(&target);
         }
     }
 
@@ -115,93 +162,187 @@ impl Endpoints {
         !self.resting.is_empty()
     }
 
-    /// Notes how an attempt at the seat's endpoint ended.
-    pub(crate) fn note_end(&mut self, seat: &Seat, is_success: bool) {
-        if let Some(endpoint) = self.by_target.get_mut(&seat.target) {
-            endpoint.is_failing = !is_success;
-        }
-    }
-
     /// How many attempts have a seat.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Gives a seat back.
-    pub(crate) fn release(&mut self, seat: Seat, signal: Signal) {
-        let Seat { target, credit } = seat;
+    /// Gives a seat back, with what the attempt met.
+    pub(crate) fn release(&mut self, seat: Seat, signal: Signal, now: Now) {
+        let Seat { target, leave } = seat;
         self.taken -= 1;
-        let kept = self.by_target.len();
-        let Some(endpoint) = self.by_target.get_mut(&target) else {
-            return;
-        };
-        endpoint.credits.release(credit, signal);
-        if !endpoint.queue.is_empty() {
-            list(&mut self.listed, &target, endpoint);
-        } else if endpoint.credits.in_flight() == 0 && !endpoint.is_listed && kept > KEPT_MAX {
+        self.change(&target, |turns| turns.release(leave, signal, now));
+        self.list(&target);
+        let is_idle = self.by_target.get(&target).is_some_and(|endpoint| {
+            endpoint.turns.is_idle() && !endpoint.is_listed && !endpoint.is_crowded
+        });
+        if is_idle && self.by_target.len() > KEPT_MAX {
             self.by_target.remove(&target);
         }
     }
 
-    /// Takes a subscription that is gone, or delivers elsewhere now, out of the queue.
+    /// Takes a subscription that is gone, or delivers elsewhere now, out of the line.
     pub(crate) fn leave(&mut self, target: &Target, subscription: SubscriptionId) {
-        if let Some(endpoint) = self.by_target.get_mut(target) {
-            endpoint.queue.retain(|queued| *queued != subscription);
+        if let Some((target, _)) = self.by_target.get_key_value(target) {
+            let target = Arc::clone(target);
+            self.change(&target, |turns| turns.leave(subscription));
+            // Slow ones may have every credit if it was the last quick one.
+            self.list(&target);
         }
     }
-}
 
-/// How often an endpoint that fails is tried while the store is full.
-const TRIAL_INTERVAL: Duration = Duration::from_secs(10);
+    /// Does something at an endpoint, and counts slow attempts anew.
+    fn change<T>(&mut self, target: &Target, change: impl FnOnce(&mut Turns) -> T) -> Option<T> {
+        let endpoint = self.by_target.get_mut(target)?;
+        let before = endpoint.turns.credits().slow();
+        let result = change(&mut endpoint.turns);
+        let after = endpoint.turns.credits().slow();
+        self.slow = self.slow + after as usize - before as usize;
+        Some(result)
+    }
+
+    /// Lists an endpoint at which somebody waits, if it is not.
+    fn list(&mut self, target: &Arc<Target>) {
+        if let Some(endpoint) = self.by_target.get_mut(target)
+            && !endpoint.is_listed
+            && endpoint.turns.is_anybody_waiting()
+        {
+            endpoint.is_listed = true;
+            self.listed.push_back(Arc::clone(target));
+        }
+    }
+
+    fn note_crowded(&mut self, target: &Arc<Target>) {
+        if let Some(endpoint) = self.by_target.get_mut(target)
+            && !endpoint.is_crowded
+        {
+            endpoint.is_crowded = true;
+            self.crowded.push_back(Arc::clone(target));
+        }
+    }
+
+    /// Lists an endpoint that waited for other endpoints' slow attempts to end. Returns whether there was one.
+    fn list_crowded(&mut self) -> bool {
+        let Some(target) = self.crowded.pop_front() else {
+            return false;
+        };
+        if let Some(endpoint) = self.by_target.get_mut(&target) {
+            endpoint.is_crowded = false;
+        }
+        self.list(&target);
+        true
+    }
+}
 
 /// Endpoints that are remembered although nobody delivers to them now: what was learnt about their capacity is worth
 /// keeping, without end it is not.
 const KEPT_MAX: usize = 10_000;
 
-fn list(listed: &mut VecDeque<Target>, target: &Target, endpoint: &mut Endpoint) {
-    if !endpoint.is_listed {
-        endpoint.is_listed = true;
-        listed.push_back(target.clone());
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use hedgerow_core::time::Timestamp;
+    use hedgerow_core::turns::TRIAL_INTERVAL;
+
     use super::*;
 
     fn target(host: &str) -> Target {
         Target::from_url(&format!("https://{host}/").parse().unwrap()).unwrap()
     }
 
+    struct Times(Now);
+
+    impl Times {
+        fn new() -> Self {
+            Self(Now {
+                timestamp: Timestamp::from_millis(1_000_000),
+                instant: Instant::now(),
+            })
+        }
+
+        fn after(&self, span: Duration) -> Now {
+            Now {
+                timestamp: self.0.timestamp.plus(span),
+                instant: self.0.instant + span,
+            }
+        }
+    }
+
     #[test]
     fn while_the_store_is_full_only_who_accepts_gets_on() {
-        let now = Timestamp::from_millis(1_000_000);
-        let mut endpoints = Endpoints::new(CreditSettings::default());
-        let (good, bad) = (SubscriptionId(1), SubscriptionId(2));
-        let attempt = |endpoints: &mut Endpoints, at, accepts: SubscriptionId| {
-            endpoints.end_rest();
-            let (id, seat) = endpoints.next_turn(at, true)?;
-            endpoints.note_end(&seat, id == accepts);
-            endpoints.release(seat, Signal::Neutral);
-            Some(id)
-        };
-        for _ in 0..3 {
-            endpoints.queue(&target("good.example"), good);
-            endpoints.queue(&target("bad.example"), bad);
+        for hosts in [["good.example", "bad.example"], ["both.example"; 2]] {
+            let times = Times::new();
+            let mut endpoints = Endpoints::new(CreditSettings::default(), 100);
+            let (good, bad) = (SubscriptionId(0), SubscriptionId(1));
+            let mut attempts = |at, accepting: &[SubscriptionId]| {
+                let mut bads = 0;
+                for id in [good, bad] {
+                    endpoints.queue(&target(hosts[id.0 as usize]), id);
+                }
+                for _ in 0..10 {
+                    endpoints.end_rest();
+                    let (id, seat) = endpoints.next_turn(at, true).unwrap();
+                    let is_success = accepting.contains(&id);
+                    let signal = if is_success {
+                        Signal::Success
+                    } else {
+                        Signal::Neutral
+                    };
+                    endpoints.release(seat, signal, at);
+                    // It has more to deliver.
+                    endpoints.queue(&target(hosts[id.0 as usize]), id);
+                    bads += usize::from(id == bad);
+                }
+                bads
+            };
+            let at = |span| times.after(span);
+            assert_eq!(attempts(at(Duration::ZERO), &[good]), 1);
+            let soon = Duration::from_secs(9);
+            assert_eq!(attempts(at(soon), &[good]), 0);
+            assert_eq!(attempts(at(TRIAL_INTERVAL), &[good]), 1);
+            let both = [good, bad];
+            let bads = attempts(at(2 * TRIAL_INTERVAL), &both);
+            assert!((4..=5).contains(&bads), "full speed again: {bads} of 10");
         }
-        let turns: Vec<_> = std::iter::from_fn(|| attempt(&mut endpoints, now, good)).collect();
-        assert_eq!(turns, [good, bad, good, good]);
-        assert!(endpoints.is_anybody_resting());
-        let later = now.plus(TRIAL_INTERVAL);
-        assert_eq!(attempt(&mut endpoints, later, good), Some(bad));
-        assert_eq!(attempt(&mut endpoints, later, good), None);
-        let accepting = later.plus(TRIAL_INTERVAL);
-        assert_eq!(attempt(&mut endpoints, accepting, bad), Some(bad));
-        endpoints.queue(&target("bad.example"), bad);
-        assert_eq!(
-            attempt(&mut endpoints, accepting, bad),
-            Some(bad),
-            "full speed again"
-        );
+    }
+
+    /// Slow attempts of all endpoints leave half of what may be in flight to the others (design D7).
+    #[test]
+    fn endpoints_that_hang_leave_half_to_the_others() {
+        let times = Times::new();
+        let mut endpoints = Endpoints::new(CreditSettings::default(), 8);
+        let hanging: Vec<_> = (0..8).map(|n| format!("hangs-{n}.example")).collect();
+        let ask = |endpoints: &mut Endpoints| {
+            for (id, host) in (0..).zip(&hanging) {
+                endpoints.queue(&target(host), SubscriptionId(id));
+            }
+        };
+        ask(&mut endpoints);
+        let mut seats = Vec::new();
+        while let Some((_, seat)) = endpoints.next_turn(times.0, false) {
+            seats.push(seat);
+        }
+        assert_eq!(seats.len(), 8);
+        let timeout = times.after(Duration::from_secs(30));
+        endpoints.grow_older(timeout.instant);
+        for seat in seats {
+            endpoints.release(seat, Signal::Overload, timeout);
+        }
+        ask(&mut endpoints);
+        let mut seats = Vec::new();
+        while let Some((id, seat)) = endpoints.next_turn(timeout, false) {
+            seats.push((id, seat));
+        }
+        assert_eq!(seats.len(), 4);
+        endpoints.queue(&target("good.example"), SubscriptionId(100));
+        let (id, good) = endpoints.next_turn(timeout, false).unwrap();
+        assert_eq!(id, SubscriptionId(100));
+        endpoints.release(good, Signal::Success, timeout);
+        // Those that wait get on when one of them ends.
+        let (first, seat) = seats.pop().unwrap();
+        endpoints.release(seat, Signal::Overload, timeout);
+        let (next, _seat) = endpoints.next_turn(timeout, false).unwrap();
+        assert_ne!(first, next);
     }
 }

@@ -253,7 +253,7 @@ impl Engine {
             metrics: Arc::clone(&parts.metrics),
         };
         let engine = Self {
-            endpoints: Endpoints::new(settings.credits),
+            endpoints: Endpoints::new(settings.credits, settings.attempts_max),
             windows: Windows::default(),
             moves_left: 0,
             endings: Endings::default(),
@@ -477,6 +477,7 @@ impl Engine {
         let chores = rests_until
             .chain(self.upkeep.next())
             .chain(self.endings.next())
+            .chain(self.endpoints.next_to_grow_old())
             .map(|at| at.saturating_duration_since(now.instant));
         let next = chores.chain(wake).chain(rest).min();
         next.map_or(SLEEP_MAX, |wait| wait.min(SLEEP_MAX))

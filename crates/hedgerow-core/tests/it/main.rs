@@ -5,3 +5,4 @@
 mod filter_index;
 mod properties;
 mod topic_spec;
+mod turns;

@@ -51,15 +51,14 @@ impl Engine {
         let may_start =
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
-        while may_start && self.endpoints.taken() < self.settings.attempts_max {
-            let Some((id, seat)) = self.endpoints.next_turn(self.now(), usage.is_full) else {
-                break;
-            };
+        self.endpoints.grow_older(self.turn.instant);
+        while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, usage.is_full)
+        {
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;
             }
             let Some((id, next)) = self.take_turn(id) else {
-                self.endpoints.release(seat, Signal::Neutral);
+                self.endpoints.release(seat, Signal::GivenUp, self.turn);
                 // Something else may be first now, or has to end.
                 self.queue_ended(id);
                 continue;
@@ -244,7 +243,7 @@ impl Engine {
         match next {
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;
-                self.give_back(seat, Signal::Neutral);
+                self.give_back(seat, Signal::GivenUp);
             }
             retry::Next::Dead(reason) => {
                 let row = Some(IN_FLIGHT);
@@ -284,7 +283,7 @@ impl Engine {
                 self.give_up(id, tickets)?;
             }
             let Some(progress) = flight.progress.filter(|_| !flight.is_settled) else {
-                self.give_back(flight.seat, Signal::Neutral);
+                self.give_back(flight.seat, Signal::GivenUp);
                 continue;
             };
             let progress = without_answer(progress, outcome);
@@ -306,7 +305,7 @@ impl Engine {
 
     pub(super) fn give_back(&mut self, seat: Option<Seat>, signal: Signal) {
         if let Some(seat) = seat {
-            self.endpoints.release(seat, signal);
+            self.endpoints.release(seat, signal, self.turn);
         }
     }
 }

@@ -79,9 +79,6 @@ impl Engine {
         } else {
             Signal::of(outcome)
         };
-        if let Some(seat) = &flight.seat {
-            self.endpoints.note_end(seat, outcome.is_none());
-        }
         self.give_back(flight.seat.take(), signal);
         let progress = flight.progress.filter(|_| !flight.is_settled);
         match (outcome, progress) {
@@ -148,7 +145,7 @@ impl Engine {
             return Ok(());
         };
         self.endings.ended(usize::from(flight.is_paced));
-        self.give_back(flight.seat.take(), Signal::Neutral);
+        self.give_back(flight.seat.take(), Signal::GivenUp);
         if flight.is_settled {
             return self.look_again(key.subscription);
         }
@@ -206,7 +203,7 @@ impl Engine {
         };
         let Some(flight) = landed else { return Ok(()) };
         self.endings.ended(usize::from(flight.is_paced));
-        self.give_back(flight.seat, Signal::Neutral);
+        self.give_back(flight.seat, Signal::GivenUp);
         if let Some(tickets) = flight.tickets {
             self.give_up(key.subscription, tickets)?;
         }

@@ -193,7 +193,7 @@ impl Engine {
         };
         for (_, flight) in runner.land_all() {
             flight.abort.abort();
-            self.give_back(flight.seat, Signal::Neutral);
+            self.give_back(flight.seat, Signal::GivenUp);
             self.endings.ended(usize::from(flight.is_paced));
             if let Some(tickets) = flight.tickets {
                 self.give_up(id, tickets)?;

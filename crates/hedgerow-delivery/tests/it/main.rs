@@ -10,6 +10,7 @@ mod crash;
 mod dead_letters;
 mod declarations;
 mod explain;
+mod fairness;
 mod fencing;
 mod golden;
 mod held;
