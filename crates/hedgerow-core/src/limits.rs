@@ -38,6 +38,13 @@ pub const TRACEPARENT_BYTES_MAX: usize = 128;
 /// Characters of a domain topic's name. Source: ED-078.
 pub const DOMAIN_TOPIC_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=128;
 
+/// Bytes of the head of a request: its first line and all headers.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Headers of a request: a `CloudEvent` in binary mode has one for each extension attribute, besides its seven attributes and
+/// what clients and proxies add.
+pub const REQUEST_HEADERS_MAX: usize = 2 * EXTENSIONS_PER_EVENT_MAX + 56;
+
 // --- what users declare ---
 
 /// Characters of a topic's name. Source: the vendor's naming rules.

@@ -49,6 +49,7 @@ mod state;
 pub mod store;
 mod tls;
 mod tokens;
+mod unreadable;
 
 pub use crate::config::{Config, ConfigError, LogFormat};
 pub use crate::guard::DevGuard;

@@ -6,12 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::limits;
 use http::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -21,11 +22,20 @@ use crate::connections::{Answered, Connection, Connections, LET_GO_TIME};
 use crate::service::{AnswerBody, Requests};
 use crate::state::SharedApp;
 use crate::tls::Tls;
+use crate::unreadable::Answering;
 
-/// Bytes of a request's head.
-const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long is waited when no connection can be accepted: descriptors have run out, and some will come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes that are read and thrown away of a client that still sends when its connection is closed. To one that is closed
+/// while there is something to read, the answer is lost: it may write everything before it reads.
+const LINGER_BYTES_MAX: usize = 64 << 20;
+/// How long they are read.
+const LINGER_TIME: Duration = Duration::from_secs(10);
+/// How long is waited for the next of them.
+const LINGER_QUIET_TIME: Duration = Duration::from_secs(1);
+/// How many are read at a time.
+const LINGER_BUFFER_BYTES: usize = 16 << 10;
 
 /// How connections are taken.
 #[derive(Debug, Clone, Copy)]
@@ -142,16 +152,29 @@ impl Served {
         }
     }
 
-    async fn requests_of(mut self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    async fn requests_of(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+        if self.answer_requests(&mut stream).await {
+            tokio::select! {
+                () = linger(stream) => {},
+                () = until(&mut self.closing) => {},
+                () = self.connection.let_go() => {},
+            }
+        }
+    }
+
+    /// Returns whether the connection ended by itself: the client may still be sending then.
+    async fn answer_requests(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin) -> bool {
         let (connection, requests) = (Arc::clone(&self.connection), Arc::clone(&self.requests));
         let service = service_fn(move |request| {
             let (connection, requests) = (Arc::clone(&connection), Arc::clone(&requests));
             async move { Ok::<_, Infallible>(answer(&connection, &requests, request).await) }
         });
+        let stream = Answering::new(stream, self.requests.app().clone());
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.options.header_timeout)
-            .max_header_size(HEAD_BYTES_MAX)
+            .max_header_size(limits::REQUEST_HEAD_BYTES_MAX)
+            .max_headers(limits::REQUEST_HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut served = pin!(served);
         let (ended, time) = tokio::select! {
@@ -160,15 +183,20 @@ impl Served {
             () = self.connection.let_go() => (None, self.time_to_end()),
         };
         let ended = match ended {
-            None if time.is_zero() => return,
+            None if time.is_zero() => return false,
             None => {
                 served.as_mut().graceful_shutdown();
                 tokio::time::timeout(time, served).await.ok()
             }
             ended => ended,
         };
-        if let Some(Err(error)) = ended {
-            tracing::debug!(%error, "a connection broke");
+        match ended {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a connection broke");
+                error.is_parse()
+            }
+            None => false,
         }
     }
 
@@ -182,6 +210,21 @@ impl Served {
             LET_GO_TIME
         }
     }
+}
+
+/// Reads what a client still sends, within bounds, so that it gets to read its answer.
+async fn linger(mut stream: impl AsyncRead + Unpin) {
+    let reading = async {
+        let mut buffer = vec![0; LINGER_BUFFER_BYTES];
+        let mut len = 0;
+        while len <= LINGER_BYTES_MAX {
+            match tokio::time::timeout(LINGER_QUIET_TIME, stream.read(&mut buffer)).await {
+                Ok(Ok(read)) if read > 0 => len += read,
+                _ => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER_TIME, reading).await;
 }
 
 async fn answer(

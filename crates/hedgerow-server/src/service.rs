@@ -19,7 +19,7 @@ use crate::publish::{self, handler};
 use crate::state::SharedApp;
 
 /// The header of the request id.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-request-id");
 
 /// The body of an answer: a whole one of the publish route, or the router's.
 pub type AnswerBody = Either<Full<Bytes>, axum::body::Body>;
@@ -33,6 +33,11 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// What it answers from.
+    pub const fn app(&self) -> &SharedApp {
+        &self.app
+    }
+
     pub fn new(app: SharedApp) -> Self {
         Self {
             admin: admin::router(app.clone()),

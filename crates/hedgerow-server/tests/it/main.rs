@@ -18,6 +18,7 @@ mod input_schemas;
 mod lifecycle;
 mod limits;
 mod metrics;
+mod protocol;
 mod publish;
 mod schemas;
 mod secrets;
