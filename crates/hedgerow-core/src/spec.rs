@@ -15,6 +15,7 @@ mod delivery_schema;
 mod endpoint_url;
 mod fields;
 mod filter;
+mod filter_keys;
 mod hold;
 mod input_mapping;
 mod operator;

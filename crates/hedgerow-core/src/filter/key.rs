@@ -20,6 +20,18 @@ impl Key {
     /// Takes a key apart. A dot separates two levels, unless a backslash stands before it (ED-106, ED-107).
     #[must_use]
     pub fn parse(text: &str) -> Self {
+        let mut levels = Self::levels_of(text);
+        let first = fold(&levels[0]).into_owned();
+        match levels.len() {
+            _ if first == "data" => Self::Data(levels.split_off(1)),
+            1 => Self::Attribute(first),
+            levels => Self::Nothing { levels },
+        }
+    }
+
+    /// The names that a key consists of, as they are written; at least one.
+    #[must_use]
+    pub fn levels_of(text: &str) -> Vec<String> {
         let mut levels = vec![String::new()];
         let mut rest = text.chars().peekable();
         while let Some(c) = rest.next() {
@@ -35,12 +47,7 @@ impl Key {
                 (_, None) => {}
             }
         }
-        let first = fold(&levels[0]).into_owned();
-        match levels.len() {
-            _ if first == "data" => Self::Data(levels.split_off(1)),
-            1 => Self::Attribute(first),
-            levels => Self::Nothing { levels },
-        }
+        levels
     }
 
     /// How many levels it names.

@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 use super::SpecError;
 use super::advanced::{AdvancedFilter, Form};
 use super::fields::Fields;
-use super::topic::InputSchema;
-use crate::filter::Key;
 use crate::limits;
 
 /// Which events a subscription wants. [`crate::filter::Filter`] makes it ready.
@@ -83,9 +81,10 @@ impl FilterLimits {
     }
 }
 
-const ADVANCED: &str = "advancedFilters";
+/// The member with the advanced filters.
+pub(super) const ADVANCED: &str = "advancedFilters";
 
-fn member(path: &str, name: &str) -> String {
+pub(super) fn member(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {
@@ -102,37 +101,6 @@ impl FilterSpec {
     /// The first offending member.
     pub fn check(value: &Value, path: &str) -> Result<Self, SpecError> {
         Self::read(value, path, Form::Declared)
-    }
-
-    /// Judges the keys of a filter that stands at `path`, for events of a schema: a name that only the other schema has is a
-    /// mistake, and would never be found (FC-03).
-    ///
-    /// # Errors
-    ///
-    /// The first such key.
-    pub fn check_keys(&self, schema: InputSchema, path: &str) -> Result<(), SpecError> {
-        let foreign: &[_] = match schema {
-            InputSchema::CloudEventSchemaV1_0 => &[("eventtype", "\"type\"")],
-            InputSchema::EventGridSchema | InputSchema::CustomEventSchema => &[
-                ("type", "\"eventType\""),
-                ("time", "\"eventTime\""),
-                ("source", "\"topic\""),
-                ("specversion", "another key"),
-                ("datacontenttype", "another key"),
-                ("dataschema", "another key"),
-            ],
-        };
-        for (number, filter) in self.advanced_filters.iter().enumerate() {
-            let Key::Attribute(name) = Key::parse(filter.key()) else {
-                continue;
-            };
-            if let Some((_, right)) = foreign.iter().find(|(foreign, _)| *foreign == name) {
-                let message = format!("is no attribute of {}; write {right}", schema.as_str());
-                let field = member(path, &format!("{ADVANCED}[{number}].key"));
-                return Err(SpecError::new(field, message));
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn read(value: &Value, path: &str, form: Form) -> Result<Self, SpecError> {

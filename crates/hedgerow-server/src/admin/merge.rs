@@ -36,7 +36,12 @@ pub fn patched(mut present: Value, mut patch: Value) -> Value {
 pub fn names(patch: &Value, field: &str) -> bool {
     let mut member = Some(patch);
     for name in field.split('.') {
+        let (name, place) = name.split_once('[').unwrap_or((name, ""));
         member = member.and_then(|member| member.get(name));
+        if !place.is_empty() {
+            // A list is patched whole.
+            break;
+        }
     }
     member.is_some()
 }
@@ -114,6 +119,9 @@ mod tests {
         assert!(names(&patch, "retryPolicy"));
         assert!(!names(&patch, "retryPolicy.eventTimeToLiveInMinutes"));
         assert!(!names(&patch, "filter.includedEventTypes"));
+        assert!(!names(&patch, "filter.advancedFilters[0].key"));
+        let patch = json!({"filter": {"advancedFilters": [{}, {}]}});
+        assert!(names(&patch, "filter.advancedFilters[1].key"));
     }
 
     /// AZ-072: what an answer shows can be sent back, and the stored URL stays.

@@ -77,10 +77,13 @@ pub async fn declare(
     let engine = app.engine()?;
     let problem = dead_letter_problem(&engine, &spec).await?;
     let (of, named) = (topic.clone(), name.to_string());
+    let declared = engine.topics().get(&topic.to_ascii_lowercase()).cloned();
+    let keys = declared.map(|topic| spec.filter.key_warnings(topic.spec.input_schema, "filter"));
     let wait = app.validation_answer_wait;
     let (mut info, is_new) = engine.put_subscription(topic, name, spec, wait).await?;
     info.dead_letter_problem.clone_from(&problem);
     let mut warnings = checked.warnings;
+    warnings.extend(keys.unwrap_or_default());
     warnings.extend(problem.clone().map(|message| Warning {
         field: "deadLetterDestination".to_owned(),
         message,

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use hedgerow_core::limits;
+use hedgerow_core::text::distance;
 use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use super::Config;
@@ -495,22 +496,6 @@ fn nearest(key: &str) -> Option<&'static str> {
     });
     let (distance, _, nearest) = distances.min()?;
     (distance <= 2.max(name(key).len() / 3)).then_some(nearest)
-}
-
-/// How many characters have to be put in, taken out or changed to make one of the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, of_a) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, of_b) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(of_a != *of_b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -240,6 +240,68 @@ async fn fc_03_value_values_and_the_case_of_keys() {
     server.stop_and_wait().await;
 }
 
+/// FC-03, ED-103 to ED-107: a key that no event of the topic can have is taken with a warning, a level without a name is not.
+#[tokio::test]
+async fn fc_03_keys_that_no_event_has() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let cloud = json!({ "inputSchema": "CloudEventSchemaV1_0" });
+    server.topic_with("cloud", cloud).await;
+    let receiver = Receiver::start().await;
+    let declared = |topic: &str, key: &str| {
+        let filters = json!([{ "operatorType": "StringIn", "key": key, "values": ["x"] }]);
+        let mut body = filtered(&receiver.url(), json!({ "advancedFilters": filters }));
+        if topic == "cloud" {
+            body["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
+        }
+        body
+    };
+    let path = subscription("orders", "typed");
+    let made = server
+        .admin("PUT", &path, declared("orders", "evntType"))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let warning = &made.json()["warnings"][0];
+    assert_eq!(warning["field"], "filter.advancedFilters[0].key");
+    let message = warning["message"].as_str().unwrap();
+    assert!(message.contains("did you mean \"eventType\"?"), "{message}");
+    assert!(message.contains("holds for no event"), "{message}");
+    // Again where it is named, and not where something else is.
+    let named =
+        json!({ "filter": { "advancedFilters": [{ "operatorType": "IsNotNull", "key": "foo" }] } });
+    let changed = server.admin("PATCH", &path, named).await.json();
+    assert_eq!(
+        changed["warnings"][0]["field"],
+        "filter.advancedFilters[0].key"
+    );
+    let changed = server
+        .admin("PATCH", &path, json!({ "labels": ["a"] }))
+        .await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+    assert!(
+        !changed.text().contains("advancedFilters[0].key"),
+        "{}",
+        changed.text()
+    );
+    for key in ["data.", "data..x", ".x", "data.x."] {
+        let refused = server.admin("PUT", &path, declared("orders", key)).await;
+        assert_eq!(refused.status, 400, "{key}");
+        assert!(
+            refused.message().contains("without a name"),
+            "{}",
+            refused.message()
+        );
+    }
+    // An extension attribute may be called so.
+    for (key, is_warned) in [("evnttype", false), ("tenant", false), ("my_tenant", true)] {
+        let path = subscription("cloud", "typed");
+        let made = server.admin("PUT", &path, declared("cloud", key)).await;
+        assert!(made.status.is_success(), "{}", made.text());
+        assert_eq!(made.json().get("warnings").is_some(), is_warned, "{key}");
+    }
+    server.stop_and_wait().await;
+}
+
 /// FC-04: three subscriptions, four events, twelve cells.
 #[tokio::test]
 async fn fc_04_arrays_and_negative_operators() {
