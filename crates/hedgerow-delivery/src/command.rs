@@ -18,6 +18,7 @@ use hedgerow_store::record::PendingDeadLetter;
 use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
+use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
@@ -40,6 +41,14 @@ pub enum CommandError {
     /// It cannot be changed like this.
     #[error(transparent)]
     Invalid(#[from] SpecError),
+    /// It was to be changed, and is not any more what the change was made for; nothing was done. Look, and change it again.
+    #[error("{what} \"{name}\" was changed by somebody else meanwhile")]
+    Changed {
+        /// The kind of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
     /// A limit of the grid is reached.
     #[error("{0}")]
     Limit(String),
@@ -116,19 +125,17 @@ pub enum Command {
     },
     /// Declares a subscription, or declares it anew.
     PutSubscription {
-        /// The topic's name.
-        topic: String,
-        /// Its name.
-        name: SubscriptionName,
-        /// What the user asks for.
-        spec: Box<SubscriptionSpec>,
-        /// The subscription, and whether it is new.
-        answer: Answer<(SubscriptionInfo, bool)>,
+        /// What is wanted.
+        declaration: SubscriptionDeclaration,
+        /// The subscription, and what was done.
+        answer: Answer<(SubscriptionInfo, Declared)>,
     },
     /// Waits until the handshake of a subscription has ended, or waits for somebody to open its URL.
     AwaitValidation {
         /// Which subscription.
         id: SubscriptionId,
+        /// Its name, for saying that it is gone.
+        name: String,
         /// How it stands then.
         answer: Answer<SubscriptionInfo>,
     },

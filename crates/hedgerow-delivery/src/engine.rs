@@ -417,7 +417,7 @@ impl Engine {
         self.end_deliveries();
         self.write_letters()?;
         self.expire_validations()?;
-        self.start_handshakes();
+        self.start_handshakes()?;
         self.upkeep()?;
         Ok(has_more)
     }

@@ -349,6 +349,10 @@ impl Clock for SharedClock {
         self.inner().wait(span)
     }
 
+    fn speed(&self) -> NonZeroU32 {
+        self.inner().speed()
+    }
+
     fn open_exchange(&self) -> OpenExchange {
         self.inner().open_exchange()
     }

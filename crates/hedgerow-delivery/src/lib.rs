@@ -17,6 +17,7 @@
 //! | [`letters`] | one subscription's dead letters: which are due, which are being written |
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`metrics`] | what this process has counted |
+//! | [`declare`] | what a declaration of a subscription does, and waiting for its endpoint |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | [`settings`] | everything that can be tuned |
@@ -27,6 +28,7 @@
 mod attempt;
 mod attempt_log;
 pub mod command;
+pub mod declare;
 mod endpoints;
 pub mod engine;
 pub mod explain;

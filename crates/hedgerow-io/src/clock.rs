@@ -9,6 +9,7 @@ mod fast;
 
 pub use self::fast::{FastClock, OpenExchange};
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,11 @@ pub trait Clock: Send + Sync + 'static {
     /// again: the pace may change meanwhile.
     fn wait(&self, span: Duration) -> Duration {
         span
+    }
+
+    /// How many times as fast as people's clocks server time passes at most.
+    fn speed(&self) -> NonZeroU32 {
+        NonZeroU32::MIN
     }
 
     /// Notes that an exchange is open, until what is returned is dropped: server time must not run away from it.

@@ -31,6 +31,7 @@ use crate::metrics;
 use crate::state::{App, SharedApp};
 
 pub use self::subscriptions::{complete as complete_subscription, declare as declare_subscription};
+pub use self::validation::failure as validation_failure;
 
 /// Whether a path needs the admin token.
 pub fn is_guarded(path: &str) -> bool {

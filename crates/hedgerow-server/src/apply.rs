@@ -1,6 +1,10 @@
 //! Declares many things at once: topics, then event subscriptions. Everything is judged before anything is declared, so that a
 //! mistake leaves all as it was; what is declared already as it should be is left alone, and nothing is deleted.
 //!
+//! Everything is durable before anybody waits for an endpoint: [`begin`] declares, and the engine asks the endpoints beside
+//! each other ([`limits::HANDSHAKES_MAX`](hedgerow_core::limits::HANDSHAKES_MAX)). Declared again, an endpoint is asked again
+//! only if it did not consent.
+//!
 //! Declarations are JSON: `topics` and `eventSubscriptions`, lists of what the API's PUT takes, each with its `name`,
 //! subscriptions with their `topic`, and topics with `keys` if they are to have these and no random ones. [`files`] reads them
 //! out of TOML.
@@ -12,12 +16,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, CommandError};
+use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
+use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState};
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::access::Grant;
-use crate::admin::declare_subscription;
+use crate::admin::{declare_subscription, validation_failure};
 use crate::error::ApiError;
 use crate::handle::HandleError;
 use crate::state::{App, SharedApp};
@@ -36,12 +45,12 @@ pub struct Fault {
 pub enum ApplyError {
     /// Something is wrong; nothing was declared.
     Invalid(Vec<Fault>),
-    /// Everything was right, and something could not be declared all the same: an endpoint that did not answer its handshake,
-    /// a limit, a store that failed. Apply it again when the cause is gone.
+    /// Everything was right, and something is not in force all the same: an endpoint that did not consent, a limit, a store
+    /// that failed. Apply it again when the cause is gone.
     Incomplete {
         /// What was declared.
         done: Vec<Applied>,
-        /// What was not.
+        /// What was not, or did not come into force.
         failed: Vec<Fault>,
     },
     /// The server ended, or is not there yet.
@@ -55,6 +64,8 @@ pub struct Applied {
     pub what: String,
     /// What was done.
     pub change: AppliedChange,
+    /// How far a subscription's newest declaration has come, when that was looked at last.
+    pub provisioning: Option<Provisioning>,
 }
 
 /// What was done.
@@ -64,6 +75,8 @@ pub enum AppliedChange {
     Created,
     /// It was there, and is otherwise now.
     Changed,
+    /// It was there as it should be, and its endpoint had not consented: it is asked anew.
+    AskedAgain,
     /// It was there as it should be.
     Unchanged,
 }
@@ -75,8 +88,30 @@ impl AppliedChange {
         match self {
             Self::Created => "created",
             Self::Changed => "changed",
+            Self::AskedAgain => "asked again",
             Self::Unchanged => "unchanged",
         }
+    }
+}
+
+impl Applied {
+    /// What was done, and what is still to come.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let state = self.provisioning.map_or("", Provisioning::as_str);
+        format!("{self}{}", still_to_come(state))
+    }
+}
+
+/// What is to be said behind a subscription in this provisioning state; nothing if it is in force.
+#[must_use]
+pub fn still_to_come(provisioning_state: &str) -> &'static str {
+    match provisioning_state {
+        "Creating" => "; Creating: its endpoint has not answered the handshake yet",
+        "AwaitingManualAction" => {
+            "; AwaitingManualAction: somebody has to open the URL that its endpoint was sent"
+        }
+        _ => "",
     }
 }
 
@@ -104,37 +139,151 @@ struct PlannedSubscription {
     path: String,
     topic: String,
     name: SubscriptionName,
-    /// As it is declared, without `topic` and `name`.
-    body: Value,
-    spec: SubscriptionSpec,
+    spec: Box<SubscriptionSpec>,
 }
 
-/// Declares what `declarations` say, with what a grant allows.
+/// What was declared, durably, while endpoints may still be asked.
+#[derive(Debug)]
+pub struct Begun {
+    /// What was declared.
+    pub done: Vec<Applied>,
+    /// What was not.
+    pub failed: Vec<Fault>,
+    /// Subscriptions whose endpoints are being asked; all of them are among those that were declared.
+    pub asked: Vec<Asked>,
+}
+
+/// A subscription whose endpoint is being asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// As in [`Applied::what`].
+    pub what: String,
+    /// Where it stands in the declarations.
+    pub path: String,
+    id: SubscriptionId,
+    name: String,
+}
+
+/// What an endpoint came to.
+#[derive(Debug, Clone)]
+pub enum Answered {
+    /// It consented.
+    Consented,
+    /// It answered, and somebody has to open the URL that it was sent.
+    ByHand {
+        /// From then on that is too late.
+        until: Timestamp,
+    },
+    /// It did not consent; says why. Or the subscription was deleted meanwhile.
+    Failed(String),
+}
+
+impl Answered {
+    fn of(ended: Result<&Subscription, &CommandError>) -> Self {
+        let subscription = match ended {
+            Ok(subscription) => subscription,
+            Err(error) => return Self::Failed(error.to_string()),
+        };
+        match (subscription.newest_provisioning(), &subscription.validation) {
+            (Provisioning::Failed, _) => Self::Failed(validation_failure(subscription)),
+            (_, Some(validation)) => match validation.state {
+                ValidationState::AwaitingManualAction { until, .. } => Self::ByHand { until },
+                _ => Self::Consented,
+            },
+            (_, None) => Self::Consented,
+        }
+    }
+}
+
+/// Declares what `declarations` say, with what a grant allows, and waits for the endpoints, for `validation.answer_wait` in
+/// all. Those that take longer are asked on.
 pub async fn apply(
     app: &App,
     grant: &Grant,
     declarations: &Value,
 ) -> Result<Vec<Applied>, ApplyError> {
-    let plan = judge::judge(app, grant, declarations).await?;
-    let (mut done, mut failed) = (Vec::new(), Vec::new());
-    let mut note = |path: String, applied: Result<Applied, ApiError>| match applied {
-        Ok(applied) => done.push(applied),
-        Err(error) => failed.push(Fault {
-            path,
-            message: error.message().to_owned(),
-        }),
-    };
-    // One that fails keeps none of the others from being declared.
-    for topic in plan.topics {
-        note(topic.path.clone(), topic.declare(app).await);
-    }
-    for subscription in plan.subscriptions {
-        note(subscription.path.clone(), subscription.declare(app).await);
-    }
+    let mut begun = begin(app, grant, declarations).await?;
+    begun.wait(app).await;
+    let Begun { done, failed, .. } = begun;
     if failed.is_empty() {
         Ok(done)
     } else {
         Err(ApplyError::Incomplete { done, failed })
+    }
+}
+
+/// Declares what `declarations` say, with what a grant allows, and waits for no endpoint.
+pub async fn begin(app: &App, grant: &Grant, declarations: &Value) -> Result<Begun, ApplyError> {
+    let plan = judge::judge(app, grant, declarations).await?;
+    let mut begun = Begun {
+        done: Vec::new(),
+        failed: Vec::new(),
+        asked: Vec::new(),
+    };
+    // One that fails keeps none of the others from being declared.
+    for topic in plan.topics {
+        let path = topic.path.clone();
+        let applied = topic.declare(app).await;
+        begun.note(path, applied.map(|applied| (applied, None)));
+    }
+    for subscription in plan.subscriptions {
+        let path = subscription.path.clone();
+        let applied = subscription.declare(app).await;
+        begun.note(path, applied);
+    }
+    Ok(begun)
+}
+
+impl Begun {
+    fn note(&mut self, path: String, applied: Result<(Applied, Option<Asked>), ApiError>) {
+        match applied {
+            Ok((applied, asked)) => {
+                self.done.push(applied);
+                self.asked.extend(asked);
+            }
+            Err(error) => self.failed.push(Fault {
+                path,
+                message: error.message().to_owned(),
+            }),
+        }
+    }
+
+    /// Waits for the endpoints and notes what they came to. They are asked beside each other, and so one time holds for all.
+    async fn wait(&mut self, app: &App) {
+        let until = tokio::time::Instant::now() + app.validation_answer_wait;
+        let Ok(engine) = app.engine() else {
+            return;
+        };
+        let mut waiting = JoinSet::new();
+        for asked in std::mem::take(&mut self.asked) {
+            let engine = engine.clone();
+            waiting.spawn(async move {
+                let ended = engine.await_validation(asked.id, asked.name.clone()).await;
+                (asked, ended)
+            });
+        }
+        // What has not ended by then is asked on, and so is everything by the next engine if this one ends.
+        while let Ok(Some(joined)) = tokio::time::timeout_at(until, waiting.join_next()).await {
+            match joined {
+                Ok((_, Err(CommandError::Unavailable))) | Err(_) => {}
+                Ok((asked, Ok(info))) => self.answered(asked, Ok(&info.subscription)),
+                Ok((asked, Err(error))) => self.answered(asked, Err(&error)),
+            }
+        }
+        // In the order of the declarations: a longer path of a list's members has a higher number.
+        self.failed
+            .sort_by(|a, b| (a.path.len(), &a.path).cmp(&(b.path.len(), &b.path)));
+    }
+
+    fn answered(&mut self, asked: Asked, ended: Result<&Subscription, &CommandError>) {
+        let is_it = |applied: &Applied| applied.what == asked.what;
+        if let Answered::Failed(message) = Answered::of(ended) {
+            self.done.retain(|applied| !is_it(applied));
+            let path = asked.path;
+            self.failed.push(Fault { path, message });
+        } else if let Some(applied) = self.done.iter_mut().find(|applied| is_it(applied)) {
+            applied.provisioning = ended.ok().map(Subscription::newest_provisioning);
+        }
     }
 }
 
@@ -173,32 +322,45 @@ impl PlannedTopic {
         };
         tracing::info!(topic = name, change = change.as_str(), "applied");
         let what = format!("topic {name}");
-        Ok(Applied { what, change })
+        Ok(Applied {
+            what,
+            change,
+            provisioning: None,
+        })
     }
 }
 
 impl PlannedSubscription {
-    async fn declare(self, app: &App) -> Result<Applied, ApiError> {
-        let (topic, name) = (self.topic, self.name);
-        let before = app
-            .engine()?
-            .ask(|answer| Command::Subscription {
-                topic: topic.clone(),
-                name: name.to_string(),
-                answer,
-            })
-            .await;
-        let before = found(before)?.map(|info| info.subscription.spec);
-        let change = match before {
-            None => AppliedChange::Created,
-            Some(before) if before == self.spec => AppliedChange::Unchanged,
-            Some(_) => AppliedChange::Changed,
+    async fn declare(self, app: &App) -> Result<(Applied, Option<Asked>), ApiError> {
+        let name = self.name.to_string();
+        let what = format!("event subscription {}/{name}", self.topic);
+        let declaration = SubscriptionDeclaration {
+            topic: self.topic,
+            name: self.name,
+            spec: self.spec,
+            expected: None,
         };
-        let declared = declare_subscription(app, topic.clone(), name.as_str(), self.body).await;
-        // What is shown of it nobody asked for.
-        drop(declared?);
-        let what = format!("event subscription {topic}/{name}");
-        Ok(Applied { what, change })
+        let made = declare_subscription(&app.engine()?, declaration).await?;
+        let provisioning = made.info.subscription.newest_provisioning();
+        let asked = (provisioning == Provisioning::Creating).then(|| Asked {
+            what: what.clone(),
+            path: self.path,
+            id: made.info.subscription.id,
+            name,
+        });
+        let change = match made.declared {
+            Declared::Created => AppliedChange::Created,
+            Declared::Changed => AppliedChange::Changed,
+            Declared::AskedAgain { .. } => AppliedChange::AskedAgain,
+            Declared::Unchanged => AppliedChange::Unchanged,
+        };
+        let provisioning = Some(provisioning);
+        let applied = Applied {
+            what,
+            change,
+            provisioning,
+        };
+        Ok((applied, asked))
     }
 }
 
@@ -222,14 +384,37 @@ impl Applier {
         Self { app, handle }
     }
 
-    /// Waits until the store is open, then declares what `declarations` say.
+    /// Waits until the store is open, then declares what `declarations` say. Waits for no endpoint.
     ///
     /// # Errors
-    /// What is wrong with them, or what went wrong.
-    pub async fn apply(&self, declarations: &Value) -> Result<Vec<Applied>, ApplyError> {
+    /// What is wrong with them, or what went wrong; never [`ApplyError::Incomplete`].
+    pub async fn begin(&self, declarations: &Value) -> Result<Begun, ApplyError> {
         let ready = self.handle.ready().await;
         ready.map_err(|error: HandleError| ApplyError::Unavailable(error.to_string()))?;
         let grant: Arc<Grant> = self.app.tokens.first_grant();
-        apply(&self.app, &grant, declarations).await
+        begin(&self.app, &grant, declarations).await
+    }
+
+    /// Waits for the endpoints that are being asked, and tells what each came to as soon as it has; ends when all have, or
+    /// the server.
+    pub async fn follow(&self, asked: Vec<Asked>, mut tell: impl FnMut(&Asked, Answered)) {
+        let mut waiting = JoinSet::new();
+        for asked in asked {
+            let handle = self.handle.clone();
+            waiting.spawn(async move {
+                let ended = handle.await_validation(asked.id, &asked.name).await;
+                (asked, ended)
+            });
+        }
+        while let Some(joined) = waiting.join_next().await {
+            match joined {
+                Ok((asked, Ok(subscription))) => tell(&asked, Answered::of(Ok(&subscription))),
+                Ok((asked, Err(HandleError::Refused(error)))) => {
+                    tell(&asked, Answered::of(Err(&error)));
+                }
+                // The server ended, and the next one asks on.
+                Ok((_, Err(_))) | Err(_) => return,
+            }
+        }
     }
 }

@@ -30,6 +30,8 @@ use crate::tokens::TokenError;
 const FULL_RETRY_AFTER: Duration = Duration::from_secs(10);
 /// How long they wait for what is over in a moment.
 const SOON: Duration = Duration::from_secs(1);
+/// The code of a change of what somebody changed meanwhile.
+const CHANGED: &str = "Changed";
 /// ED-009.
 pub const PUBLISH_METHODS: &str = "POST, OPTIONS";
 
@@ -272,6 +274,11 @@ impl ApiError {
         }
     }
 
+    /// Whether a change met something that was changed meanwhile: it can be made anew.
+    pub fn is_changed(&self) -> bool {
+        self.code == CHANGED
+    }
+
     /// What is wrong.
     pub fn message(&self) -> &str {
         &self.message
@@ -298,7 +305,7 @@ impl ApiError {
     /// 409: declarations that were right, of which only some could be made.
     pub fn incomplete(done: &[Applied], failed: &[Fault]) -> Self {
         let failed_one = |fault: &Fault| json!({ "code": "NotApplied", "target": fault.path, "message": fault.message });
-        let made = |applied: &Applied| json!({ "code": "Applied", "message": applied.to_string() });
+        let made = |applied: &Applied| json!({ "code": "Applied", "message": applied.told() });
         let (count, all) = (failed.len(), failed.len() + done.len());
         let details = failed.iter().map(failed_one).chain(done.iter().map(made));
         Self {
@@ -306,8 +313,8 @@ impl ApiError {
             ..Self::new(
                 StatusCode::CONFLICT,
                 "Incomplete",
-                format!("{count} of {all} could not be declared"),
-                "mend what the details name, and apply all of it again: what is declared stays as it is",
+                format!("{count} of {all} could not be declared, or are not in force"),
+                "mend what the details name, and apply all of it again: what is in force stays as it is",
             )
         }
     }
@@ -454,22 +461,8 @@ impl ApiError {
 }
 
 impl From<Unavailable> for ApiError {
-    fn from(Unavailable(phase): Unavailable) -> Self {
-        let message = match phase {
-            Phase::Serving | Phase::Recovering => "the store is being opened",
-            Phase::Stopping => "the server is stopping",
-        };
-        let hint = "try again in a moment";
-        let error = Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "Unavailable",
-            message,
-            hint,
-        );
-        Self {
-            retry_after: Some(SOON),
-            ..error
-        }
+    fn from(unavailable: Unavailable) -> Self {
+        Self::unavailable(unavailable.to_string())
     }
 }
 
@@ -483,6 +476,12 @@ impl From<CommandError> for ApiError {
                 "list what there is, or create it first",
             ),
             CommandError::Invalid(error) => error.into(),
+            error @ CommandError::Changed { .. } => Self::new(
+                StatusCode::CONFLICT,
+                CHANGED,
+                error.to_string(),
+                "look at it, and change it again",
+            ),
             CommandError::Limit(message) => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "LimitReached",

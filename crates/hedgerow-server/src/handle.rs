@@ -9,6 +9,7 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Answer, Command, CommandError, EngineHandle, HoldInfo};
+use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_delivery::grid::GridState;
 use hedgerow_delivery::note::AttemptNote;
 use hedgerow_store::catalog::{Provisioning, Subscription, TopicKeys};
@@ -133,10 +134,13 @@ impl ServerHandle {
     ) -> Result<SubscriptionEntry, HandleError> {
         let wait = self.validation_answer_wait;
         let put = async |engine: EngineHandle| {
-            let spec = Box::new(spec.clone());
-            engine
-                .put_subscription(topic.to_owned(), name.clone(), spec, wait)
-                .await
+            let declaration = SubscriptionDeclaration {
+                topic: topic.to_owned(),
+                name: name.clone(),
+                spec: Box::new(spec.clone()),
+                expected: None,
+            };
+            engine.put_subscription(declaration, wait).await
         };
         let (info, is_new) = self.ask_with(put).await?;
         if info.subscription.newest_provisioning() == Provisioning::Failed {
@@ -148,6 +152,25 @@ impl ServerHandle {
             pending: info.pending,
             is_new,
         })
+    }
+
+    /// Waits until the endpoint of a subscription has answered, also over a store that is opened again.
+    pub(crate) async fn await_validation(
+        &self,
+        id: SubscriptionId,
+        name: &str,
+    ) -> Result<Subscription, HandleError> {
+        // As `ask_with` does, whose futures cannot be given to a task.
+        let mut grid = self.grid.clone();
+        loop {
+            let engine = serving(&mut grid).await.ok_or(HandleError::Stopped)?;
+            match engine.await_validation(id, name.to_owned()).await {
+                Err(CommandError::Unavailable) => {
+                    grid.changed().await.map_err(|_| HandleError::Stopped)?;
+                }
+                answered => return Ok(answered?.subscription),
+            }
+        }
     }
 
     /// Begins deliveries that are held since the start ([`crate::ServerOptions::starts_held`]).

@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -88,6 +89,15 @@ pub enum Phase {
 /// There is no engine now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailable(pub Phase);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Phase::Serving | Phase::Recovering => "the store is being opened",
+            Phase::Stopping => "the server is stopping",
+        })
+    }
+}
 
 impl App {
     pub fn new(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hedgerow_server::apply::files::GridFiles;
-use hedgerow_server::apply::{Applied, Applier, ApplyError, Fault};
+use hedgerow_server::apply::{Answered, Applier, ApplyError, Asked, Begun, Fault, still_to_come};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
@@ -15,6 +15,9 @@ use crate::output::{self, Format};
 
 /// Declares what files say: all of it, or nothing if anything in them is wrong. What is there as it should be is left alone;
 /// nothing is deleted.
+///
+/// Waits for the endpoints of new subscriptions, as long as the server's `validation.answer_wait` says (35 s) for all of them
+/// together, and prints a line for each topic and subscription. Those that take longer are asked on.
 #[derive(Debug, Args)]
 pub struct ApplyCommand {
     /// TOML with `[[topics]]` and `[[eventSubscriptions]]`, whose members are those of the API; several are taken as one.
@@ -50,7 +53,11 @@ impl ApplyCommand {
             path: text(detail, "target"),
             message: text(detail, "message"),
         });
-        Err(wrong(&files, &faults.collect::<Vec<_>>()))
+        let faults: Vec<Fault> = faults.collect();
+        Err(match status {
+            StatusCode::CONFLICT => incomplete(&files, &faults),
+            _ => wrong(&files, &faults),
+        })
     }
 }
 
@@ -61,40 +68,68 @@ pub fn read(paths: &[PathBuf]) -> Result<GridFiles, Failure> {
 }
 
 /// Declares what the files say in the server of this process, and says what was done. What could not be declared although it
-/// is right, such as an endpoint that does not answer now, is told and keeps nobody from starting.
-pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<(), Failure> {
-    let say = |done: &[Applied]| {
-        for applied in done {
-            output::line(&applied.to_string());
-        }
-    };
-    match applier.apply(&files.declarations()).await {
-        Ok(done) => say(&done),
-        Err(ApplyError::Incomplete { done, failed }) => {
-            say(&done);
-            for fault in &failed {
-                let line = output::printable(&files.locate(fault));
-                output::error_line(&format!("not declared: {line}"));
-            }
-        }
+/// is right is told and keeps nobody from starting. Endpoints are still being asked then: what they came to is for
+/// [`follow`].
+pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Asked>, Failure> {
+    let begun = match applier.begin(&files.declarations()).await {
+        Ok(begun) => begun,
         Err(ApplyError::Invalid(faults)) => return Err(wrong(files, &faults)),
         Err(ApplyError::Unavailable(message)) => {
             return Err(Failure::new(format!("nothing was declared: {message}")));
         }
+        Err(ApplyError::Incomplete { done, failed }) => Begun {
+            done,
+            failed,
+            asked: Vec::new(),
+        },
+    };
+    for applied in &begun.done {
+        output::line(&applied.to_string());
     }
-    Ok(())
+    for fault in &begun.failed {
+        let line = output::printable(&files.locate(fault));
+        output::error_line(&format!("not declared: {line}"));
+    }
+    Ok(begun.asked)
 }
 
+/// Says what each endpoint that is being asked comes to, until all have answered or the server ends.
+pub async fn follow(files: &GridFiles, applier: &Applier, asked: Vec<Asked>) {
+    let tell = |asked: &Asked, answered: Answered| match answered {
+        Answered::Consented => output::line(&format!("{}: its endpoint consents", asked.what)),
+        Answered::ByHand { until } => output::line(&format!(
+            "{}: its endpoint answers without consent; open the URL that it was sent before {until}",
+            asked.what
+        )),
+        Answered::Failed(message) => {
+            let path = asked.path.clone();
+            let line = output::printable(&files.locate(&Fault { path, message }));
+            output::error_line(&format!("not in force: {line}"));
+        }
+    };
+    applier.follow(asked, tell).await;
+}
+
+/// What is wrong with the files; nothing was declared.
 fn wrong(files: &GridFiles, faults: &[Fault]) -> Failure {
-    let lines: Vec<String> = faults
+    Failure::new(format!("nothing was declared:\n{}", located(files, faults)))
+        .with_hint("correct the files, and apply them again")
+}
+
+/// What of files that are right is not in force.
+fn incomplete(files: &GridFiles, faults: &[Fault]) -> Failure {
+    let message = format!("not everything is in force:\n{}", located(files, faults));
+    Failure::new(message).with_hint(
+        "mend the causes and apply the files again: what is in force stays as it is, and endpoints that did not consent \
+         are asked again",
+    )
+}
+
+fn located(files: &GridFiles, faults: &[Fault]) -> String {
+    let lines = faults
         .iter()
-        .map(|fault| output::printable(&files.locate(fault)))
-        .collect();
-    Failure::new(format!(
-        "not everything was declared:\n{}",
-        lines.join("\n")
-    ))
-    .with_hint("correct the files and apply them again; what is declared already stays as it is")
+        .map(|fault| output::printable(&files.locate(fault)));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn show(body: &Value, format: Format) -> Result<(), Failure> {
@@ -104,7 +139,8 @@ fn show(body: &Value, format: Format) -> Result<(), Failure> {
     }
     for applied in super::value(body)? {
         let text = |name: &str| applied[name].as_str().unwrap_or_default();
-        let line = format!("{} {}", text("what"), text("change"));
+        let more = still_to_come(text("provisioningState"));
+        let line = format!("{} {}{more}", text("what"), text("change"));
         output::line(&output::printable(&line));
     }
     Ok(())

@@ -211,9 +211,10 @@ impl Dev {
             Err(Failed::Because(failure)) => return Err(failure),
             Ok(declared) => declared,
         };
-        if let Some(files) = &self.files {
-            apply::begin_with(files, &running.applier).await?;
-        }
+        let asked = match &self.files {
+            Some(files) => apply::begin_with(files, &running.applier).await?,
+            None => Vec::new(),
+        };
         if running.handle.start_deliveries().await.is_err() {
             return Ok(());
         }
@@ -227,7 +228,12 @@ impl Dev {
                 pid: std::process::id(),
             })?;
         }
-        self.show(running, attempts, keys::listen()).await;
+        let follow = async {
+            if let Some(files) = &self.files {
+                apply::follow(files, &running.applier, asked).await;
+            }
+        };
+        tokio::join!(self.show(running, attempts, keys::listen()), follow);
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use hedgerow_server::apply::Applier;
 use hedgerow_server::apply::files::GridFiles;
+use hedgerow_server::apply::{Applier, Asked};
 use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions, config};
 
 use super::apply;
@@ -20,8 +20,8 @@ pub struct ServeCommand {
     /// The configuration; without it every setting has its default.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Declares what this file says, as `hedgerow apply` does, before anything is delivered; ends if it is wrong. May be given
-    /// several times.
+    /// Declares what this file says, as `hedgerow apply` does, before anything is delivered; ends if it is wrong. Waits for no
+    /// endpoint: what each answers is told when it does. May be given several times.
     #[arg(long, value_name = "FILE")]
     apply: Vec<PathBuf>,
     /// Written, for its owner only, once events are taken: JSON with endpoint, adminToken and pid.
@@ -103,36 +103,45 @@ async fn serve(
         pid: std::process::id(),
     };
     let applier = server.applier();
+    let files = files.as_ref().map(|files| (files, &applier));
     let announce = async {
-        let announced = begin(&handle, files.as_ref().map(|files| (files, &applier))).await;
-        let announced = match announced {
-            Ok(()) => announce(&handle, ready_file, &ready).await,
-            failed => failed,
+        let announced = async {
+            let asked = begin(&handle, files).await?;
+            announce(&handle, ready_file, &ready).await?;
+            Ok(asked)
         };
-        if announced.is_err() {
-            stop.ask();
+        let announced = announced.await;
+        match (announced, files) {
+            (Ok(asked), Some((files, applier))) => apply::follow(files, applier, asked).await,
+            (Ok(_), None) => {}
+            (Err(failure), _) => {
+                stop.ask();
+                return Err(failure);
+            }
         }
-        announced
+        Ok(())
     };
     let (ran, announced) = tokio::join!(server.run(stop.asked()), announce);
     ran.map_err(|error| failed(&error, ""))?;
     announced
 }
 
-/// Declares what the files say, if there are any, and begins to deliver.
+/// Declares what the files say, if there are any, and begins to deliver. Endpoints may still be asked then.
 async fn begin(
     handle: &ServerHandle,
     files: Option<(&GridFiles, &Applier)>,
-) -> Result<(), Failure> {
+) -> Result<Vec<Asked>, Failure> {
+    let Some((files, applier)) = files else {
+        return Ok(Vec::new());
+    };
     // A server that ended instead says itself why.
-    if let Some((files, applier)) = files
-        && handle.ready().await.is_ok()
-    {
-        apply::begin_with(files, applier).await?;
-        let begun = handle.start_deliveries().await;
-        begun.map_err(|error| Failure::because("cannot begin to deliver", &error))?;
+    if handle.ready().await.is_err() {
+        return Ok(Vec::new());
     }
-    Ok(())
+    let asked = apply::begin_with(files, applier).await?;
+    let begun = handle.start_deliveries().await;
+    begun.map_err(|error| Failure::because("cannot begin to deliver", &error))?;
+    Ok(asked)
 }
 
 async fn announce(

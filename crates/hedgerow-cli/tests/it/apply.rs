@@ -1,6 +1,8 @@
 //! `hedgerow apply` and `serve --apply`: what files declare, and how their mistakes are told.
 
-use crate::kit::{Place, Server, complained, endpoint_with, hedgerow, printed, run};
+use crate::kit::{
+    HeldEndpoint, Place, Server, complained, endpoint_with, event, hedgerow, printed, request, run,
+};
 
 /// Writes a file that declares a topic and a subscription to it.
 fn write(place: &Place, name: &str, endpoint: &str, attempts: u32) -> String {
@@ -110,4 +112,71 @@ fn a_server_does_not_start_with_a_wrong_file() {
     // Nothing of the file is there.
     let server = Server::serve(&place, "");
     assert_eq!(server.admin("GET", "/topics/orders", "").0, 404);
+}
+
+/// Endpoints that do not answer delay neither the start nor the deliveries of what is in force; what each answers is told when it
+/// does.
+#[test]
+fn a_start_waits_for_no_endpoint() {
+    let place = Place::new();
+    let receiver = HeldEndpoint::start();
+    let key = "MDEyMzQ1Njc4OWFiY2RlZg==";
+    let topic = format!("[[topics]]\nname = \"orders\"\nkeys.key1 = \"{key}\"\n");
+    let subscription = |name: &str, endpoint: &str| {
+        format!(
+            "[[eventSubscriptions]]\ntopic = \"orders\"\nname = \"{name}\"\ndestination.endpointType = \"WebHook\"\n\
+             destination.properties.endpointUrl = \"{endpoint}\"\n"
+        )
+    };
+    let start = |grid: String, is_asking: &str| {
+        let grid_file = place.text("grid.toml");
+        std::fs::write(&grid_file, grid).unwrap();
+        let ready = place.text("ready.json");
+        let config = place.config("[validation]\nretry_delay = \"10ms\"");
+        let mut command = hedgerow(&["serve", "--config", &config, "--apply", &grid_file]);
+        command.args(["--ready-file", &ready]);
+        command.env("HEDGEROW_VALIDATION__ENABLED", is_asking);
+        Server::start(command, &place.path("ready.json"))
+    };
+    let in_force = subscription("billing", &receiver.url());
+    let mut first = start(format!("{topic}{in_force}"), "false");
+    first.line("billing", |line| {
+        line == "event subscription orders/billing created"
+    });
+    first.kill();
+
+    // One that is silent for ever, one that answers late, and one where nobody listens.
+    let (silent, late) = (HeldEndpoint::start(), HeldEndpoint::start());
+    let more = [
+        in_force,
+        subscription("silent", &silent.url()),
+        subscription("late", &late.url()),
+        subscription("dead", "http://127.0.0.1:1/"),
+    ];
+    let server = start(format!("{topic}{}", more.concat()), "true");
+    let line = |wanted: &str| server.line(wanted, |line| line == wanted);
+    line("event subscription orders/billing unchanged");
+    line("event subscription orders/silent created");
+    line("event subscription orders/late created");
+    line("event subscription orders/dead created");
+    silent.wait_for_request();
+    late.wait_for_request();
+    let (status, health) =
+        request("GET", &format!("{}/healthz", server.endpoint()), &[], "").unwrap();
+    assert_eq!((status, health["status"].as_str()), (200, Some("ok")));
+    let url = format!("{}/orders/api/events", server.endpoint());
+    let published = request("POST", &url, &[("aeg-sas-key", key)], &event("1")).unwrap();
+    assert_eq!(published.0, 200);
+    receiver.wait_for_request();
+    let dead = server.error_line("dead", |line| line.contains("not in force: "));
+    assert!(
+        dead.contains("grid.toml:") && dead.contains("eventSubscriptions[3]: endpoint validation"),
+        "{dead}"
+    );
+    late.release();
+    server.line("late", |line| {
+        line.starts_with("event subscription orders/late: its endpoint answers without consent")
+    });
+    let (_, shown) = server.admin("GET", "/topics/orders/eventSubscriptions/silent", "");
+    assert_eq!(shown["provisioningState"], "Creating");
 }

@@ -8,7 +8,7 @@ use hedgerow_store::catalog::Subscription;
 
 use super::Engine;
 use crate::command::CommandError;
-use crate::plan::tls_demands;
+use crate::plan::{endpoint, tls_demands};
 
 impl Engine {
     /// Judges a subscription as its declaration would, of a topic that is there or that is declared before it, as
@@ -70,6 +70,7 @@ impl Engine {
         let url = url::Url::parse(endpoint_url.as_str()).map_err(|e| refused(e.to_string()))?;
         self.guard
             .judge_url(&url)
-            .map_err(|denied| refused(denied.to_string()))
+            .map_err(|denied| refused(denied.to_string()))?;
+        endpoint(endpoint_url, tls).map(drop).map_err(refused)
     }
 }

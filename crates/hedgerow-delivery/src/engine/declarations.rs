@@ -4,19 +4,20 @@
 use std::collections::VecDeque;
 
 use hedgerow_core::limits;
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::TopicName;
 use hedgerow_core::position::{SubscriptionId, TopicId};
-use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::TopicSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::{Change, Provisioning, Subscription, Topic, TopicKeys};
+use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
 use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
 use super::validations::Conclusion;
 use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
+use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::runner::Runner;
 
 /// Changes on their way.
@@ -91,7 +92,9 @@ impl Engine {
                 self.release()?;
                 reply(answer, Ok(()));
             }
-            Command::AwaitValidation { id, answer } => self.await_validation(id, answer),
+            Command::AwaitValidation { id, name, answer } => {
+                self.await_validation(id, name, answer);
+            }
             Command::CallBack { callback, answer } => return self.call_back(&callback, answer),
             change => {
                 self.declarations.waiting.push_back(Wanted::Command(change));
@@ -182,11 +185,9 @@ impl Engine {
                 Some((change, answered))
             }
             Command::PutSubscription {
-                topic,
-                name,
-                spec,
+                declaration,
                 answer,
-            } => self.put_subscription(&topic, name, spec, answer),
+            } => self.put_subscription(declaration, answer),
             Command::DeleteSubscription {
                 topic,
                 name,
@@ -283,12 +284,16 @@ impl Engine {
 
     fn put_subscription(
         &self,
-        topic_name: &str,
-        name: SubscriptionName,
-        spec: Box<SubscriptionSpec>,
-        answer: Answer<(SubscriptionInfo, bool)>,
+        declaration: SubscriptionDeclaration,
+        answer: Answer<(SubscriptionInfo, Declared)>,
     ) -> Option<(Change, Answered)> {
-        let found = self.topic_named(topic_name);
+        let SubscriptionDeclaration {
+            topic: topic_name,
+            name,
+            spec,
+            expected,
+        } = declaration;
+        let found = self.topic_named(&topic_name);
         let found = found.map(|topic| (topic.id, topic.spec.input_schema));
         let ((topic, input), answer) = found_or_answered(found, answer)?;
         let existing = self
@@ -296,6 +301,18 @@ impl Engine {
             .catalog()
             .subscription_named(topic, name.as_str())
             .cloned();
+        let is_expected = expected.is_none_or(|expected| {
+            let present = existing.as_ref().map(Subscription::declared);
+            present == Some(&*expected)
+        });
+        if !is_expected {
+            let changed = CommandError::Changed {
+                what: "event subscription",
+                name: name.to_string(),
+            };
+            reply(answer, Err(changed));
+            return None;
+        }
         if let Err(error) = self.judge(input, existing.as_ref(), &spec) {
             reply(answer, Err(error));
             return None;
@@ -303,14 +320,11 @@ impl Engine {
         let next_id = self.view.catalog().next_subscription_id();
         let id = existing.as_ref().map_or(next_id, |existing| existing.id);
         let validation = self.handshake_for(id, existing.as_ref(), &spec);
-        // One that never was in force is created again (ED-158).
-        let is_new = existing
-            .as_ref()
-            .is_none_or(|existing| !existing.is_active());
+        let declared = Declared::of(existing.as_ref(), &spec);
         let change = match existing {
-            Some(existing) if is_declared(&existing, &spec) => {
+            Some(existing) if declared == Declared::Unchanged => {
                 let info = self.info(&existing);
-                reply(answer, Ok((info, false)));
+                reply(answer, Ok((info, declared)));
                 return None;
             }
             Some(_) => Change::SubscriptionUpdated {
@@ -341,7 +355,7 @@ impl Engine {
         };
         let answered: Answered = Box::new(move |made| {
             let info = made.and_then(|engine| engine.info_of(id));
-            reply(answer, info.map(|info| (info, is_new)));
+            reply(answer, info.map(|info| (info, declared)));
         });
         Some((change, answered))
     }
@@ -519,12 +533,6 @@ impl Engine {
 pub(super) fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
     // Who asked may have gone away.
     let _ = answer.send(value);
-}
-
-/// Whether it was declared so last, and its endpoint was not asked in vain: then there is nothing to do.
-fn is_declared(existing: &Subscription, spec: &SubscriptionSpec) -> bool {
-    let newest = existing.update.as_deref().unwrap_or(&existing.spec);
-    newest == spec && existing.newest_provisioning() != Provisioning::Failed
 }
 
 fn done(answer: Answer<()>) -> Answered {

@@ -39,7 +39,22 @@ pub(super) struct Validations {
     /// When those that wait for somebody end.
     deadlines: BTreeSet<(Timestamp, SubscriptionId)>,
     /// Who wants to know how the handshake of a subscription ends.
-    waiting: HashMap<SubscriptionId, Vec<Answer<SubscriptionInfo>>>,
+    waiting: HashMap<SubscriptionId, Waiting>,
+}
+
+/// Who waits for the end of a handshake.
+struct Waiting {
+    /// The subscription's name, which nobody else knows once it is gone.
+    name: String,
+    answers: Vec<Answer<SubscriptionInfo>>,
+}
+
+impl Waiting {
+    /// Adds one, and forgets those that have gone away: clients come back for as long as an endpoint is silent.
+    fn add(&mut self, answer: Answer<SubscriptionInfo>) {
+        self.answers.retain(|answer| !answer.is_closed());
+        self.answers.push(answer);
+    }
 }
 
 struct Running {
@@ -122,7 +137,7 @@ impl Engine {
         if !validation.state.is_open() {
             return Ok(());
         }
-        if !self.validations.is_needed_for(newest(subscription)) {
+        if !self.validations.is_needed_for(subscription.newest()) {
             // The settings ask for it no longer.
             let conclusion = Conclusion {
                 subscription: id,
@@ -155,7 +170,9 @@ impl Engine {
             return self.tell_waiting(id);
         };
         let (state, token) = (validation.state.clone(), validation.token.clone());
-        log(subscription, &state);
+        let topic = self.view.catalog().topic(subscription.topic);
+        let topic = topic.map(|topic| topic.name.as_str());
+        log(topic.unwrap_or_default(), subscription, &state);
         let running = self.validations.running.get(&id);
         let is_running = running.is_some_and(|running| running.token == token);
         match state {
@@ -191,32 +208,46 @@ impl Engine {
     }
 
     /// Makes handshakes until no more may run.
-    pub(super) fn start_handshakes(&mut self) {
+    pub(super) fn start_handshakes(&mut self) -> Result<(), StoreError> {
         while self.phase != Phase::Stopping
             && self.validations.running.len() < limits::HANDSHAKES_MAX
         {
             let Some(id) = self.validations.queue.pop_front() else {
                 break;
             };
-            self.start_handshake(id);
+            self.start_handshake(id)?;
         }
+        Ok(())
     }
 
-    fn start_handshake(&mut self, id: SubscriptionId) {
+    fn start_handshake(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let Some((subscription, validation)) = self.validation(id) else {
-            return;
+            return Ok(());
         };
         let is_running = self.validations.running.contains_key(&id);
         if is_running || validation.state != ValidationState::Creating {
-            return;
+            return Ok(());
         }
         let token = validation.token.clone();
-        let spec = newest(subscription);
+        let spec = subscription.newest();
         let Destination::WebHook { endpoint_url, tls } = &spec.destination;
-        let Ok((target, path_and_query)) = endpoint(endpoint_url, tls) else {
-            // It was judged when it was declared; the rules became stricter since.
-            tracing::error!(subscription = %subscription.name, "the endpoint cannot be used; update it");
-            return;
+        let (target, path_and_query) = match endpoint(endpoint_url, tls) {
+            Ok(endpoint) => endpoint,
+            // It was judged when it was declared; the rules became stricter since. Nothing else would end the handshake.
+            Err(error) => {
+                let exchange = Exchange {
+                    time: self.now(),
+                    message: format!("the endpoint cannot be used: {error}"),
+                    ..Exchange::default()
+                };
+                return self.conclude(Conclusion {
+                    subscription: id,
+                    token,
+                    state: ValidationState::Failed { exchange },
+                    allowed_rate: None,
+                    answer: None,
+                });
+            }
         };
         let topic = self.view.catalog().topic(subscription.topic);
         let topic_name = topic.map(|topic| topic.name.as_str()).unwrap_or_default();
@@ -255,6 +286,7 @@ impl Engine {
             report,
         };
         self.tell_end(task, told);
+        Ok(())
     }
 
     /// Takes what became of a handshake.
@@ -297,9 +329,7 @@ impl Engine {
     /// theirs, it has as much more of it.
     fn manual_until(&self, sent: Timestamp) -> Timestamp {
         let window = self.validations.settings.manual_window;
-        let of_people = self.clock.wait(window).as_millis().max(1);
-        let pace = u32::try_from(window.as_millis() / of_people).unwrap_or(u32::MAX);
-        sent.plus(window.saturating_mul(pace.max(1)))
+        sent.plus(window.saturating_mul(self.clock.speed().get()))
     }
 
     /// A rate that cannot be read is ignored, with a warning (ED-167).
@@ -359,7 +389,7 @@ impl Engine {
             return Ok(());
         };
         let takes_post =
-            newest(subscription).event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
+            subscription.newest().event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
         let refused = match validation.state {
             _ if callback.is_post && !takes_post => Some(Called::GetOnly),
             ValidationState::Succeeded => Some(Called::Used),
@@ -391,9 +421,14 @@ impl Engine {
     pub(super) fn await_validation(
         &mut self,
         id: SubscriptionId,
+        name: String,
         answer: Answer<SubscriptionInfo>,
     ) {
-        self.validations.waiting.entry(id).or_default().push(answer);
+        let waiting = self.validations.waiting.entry(id).or_insert(Waiting {
+            name,
+            answers: Vec::new(),
+        });
+        waiting.add(answer);
         self.tell_waiting(id);
     }
 
@@ -403,11 +438,14 @@ impl Engine {
         if found.is_some_and(|found| found.newest_provisioning() == Provisioning::Creating) {
             return;
         }
-        for answer in self.validations.waiting.remove(&id).unwrap_or_default() {
+        let Some(Waiting { name, answers }) = self.validations.waiting.remove(&id) else {
+            return;
+        };
+        for answer in answers {
             let info = found.map(|found| self.info(found));
             let gone = || CommandError::NotFound {
                 what: "event subscription",
-                name: id.0.to_string(),
+                name: name.clone(),
             };
             reply(answer, info.ok_or_else(gone));
         }
@@ -473,11 +511,6 @@ impl Engine {
     }
 }
 
-/// What was declared last: the update if one waits.
-fn newest(subscription: &Subscription) -> &SubscriptionSpec {
-    subscription.update.as_deref().unwrap_or(&subscription.spec)
-}
-
 /// The secret of a handshake: the subscription's number, so that it is found, and 256 bits of chance.
 fn new_token(id: SubscriptionId) -> String {
     use base64::Engine as _;
@@ -487,18 +520,20 @@ fn new_token(id: SubscriptionId) -> String {
 }
 
 /// One line for each step of a handshake.
-fn log(subscription: &Subscription, state: &ValidationState) {
+fn log(topic: &str, subscription: &Subscription, state: &ValidationState) {
     let name = subscription.name.as_str();
     let is_update = subscription.update.is_some();
     let provisioning = state.provisioning().as_str();
     match state.exchange() {
         None => tracing::info!(
+            topic,
             subscription = name,
             is_update,
             provisioning,
             "endpoint validation"
         ),
         Some(exchange) => tracing::warn!(
+            topic,
             subscription = name,
             is_update,
             provisioning,
@@ -508,5 +543,29 @@ fn log(subscription: &Subscription, state: &ValidationState) {
             reason = exchange.message,
             "endpoint validation"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn who_has_gone_away_is_forgotten() {
+        let mut waiting = Waiting {
+            name: "billing".to_owned(),
+            answers: Vec::new(),
+        };
+        let (stays, _answered) = oneshot::channel();
+        waiting.add(stays);
+        for _ in 0..1_000 {
+            let (goes, answered) = oneshot::channel();
+            waiting.add(goes);
+            drop(answered);
+        }
+        assert!(waiting.answers.len() <= 2, "{}", waiting.answers.len());
+        assert!(!waiting.answers[0].is_closed());
     }
 }

@@ -9,6 +9,7 @@ mod counting;
 mod crash;
 mod dead_letters;
 mod declarations;
+mod declare;
 mod explain;
 mod fairness;
 mod fencing;

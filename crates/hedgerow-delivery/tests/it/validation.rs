@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hedgerow_core::validation::AllowedRate;
 use hedgerow_delivery::command::{CommandError, SubscriptionInfo};
+use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_delivery::validation::{Callback, Called};
 use hedgerow_store::catalog::{Exchange, Provisioning, ValidationState};
@@ -677,9 +678,13 @@ async fn one_that_is_asked_can_be_deleted() {
         let spec = hedgerow_core::spec::SubscriptionSpec::check(&spec)
             .unwrap()
             .spec;
-        handle
-            .put_subscription("orders".to_owned(), name, Box::new(spec), seconds(60))
-            .await
+        let declaration = SubscriptionDeclaration {
+            topic: "orders".to_owned(),
+            name,
+            spec: Box::new(spec),
+            expected: None,
+        };
+        handle.put_subscription(declaration, seconds(60)).await
     });
     world.sleep_until(seconds(2)).await;
     assert_eq!(
@@ -689,10 +694,10 @@ async fn one_that_is_asked_can_be_deleted() {
     );
     world.unsubscribe("orders", "the-sub").await;
     let answered = waits.await.unwrap();
-    assert!(
-        matches!(answered, Err(CommandError::NotFound { .. })),
-        "{answered:?}"
-    );
+    let Err(CommandError::NotFound { name, .. }) = answered else {
+        panic!("{answered:?}")
+    };
+    assert_eq!(name, "the-sub", "its name, and no number of ours");
     world.sleep_until(seconds(120)).await;
     assert_eq!(world.asked().len(), 1);
     // The next one of this name is asked anew.

@@ -17,6 +17,7 @@ use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::command::{
     Command, CommandError, DeadLetterInfo, DeadLetterQuery, SubscriptionInfo, TerminalQuery,
 };
+use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_delivery::engine::{Engine, Parts};
 use hedgerow_delivery::metrics::Metrics;
 use hedgerow_delivery::settings::EngineSettings;
@@ -469,13 +470,14 @@ impl World {
             .expect("a valid declaration")
             .spec;
         let (topic, name) = (topic.to_owned(), name.parse().unwrap());
-        let asked = self.handle.ask(|answer| Command::PutSubscription {
+        let declaration = SubscriptionDeclaration {
             topic,
             name,
             spec: Box::new(spec),
-            answer,
-        });
-        asked.await.map(|(info, _)| info)
+            expected: None,
+        };
+        let declared = self.handle.declare_subscription(declaration).await;
+        declared.map(|(info, _)| info)
     }
 
     pub async fn info(&self, topic: &str, name: &str) -> SubscriptionInfo {
@@ -617,7 +619,7 @@ fn view_options() -> ViewOptions {
     }
 }
 
-fn secrets() -> Arc<Secrets> {
+pub fn secrets() -> Arc<Secrets> {
     Arc::new(Secrets::with_key([7; 32], "KEY"))
 }
 

@@ -13,6 +13,7 @@ use super::{Clock, wall_ms};
 /// Server time at a multiple of the pace of the clocks. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct FastClock {
+    speed: NonZeroU32,
     real: Real,
     time: Arc<Mutex<FastTime>>,
 }
@@ -60,6 +61,7 @@ impl FastClock {
     fn on(real: Real, speed: NonZeroU32, start: Timestamp) -> Self {
         let time = FastTime::start(speed, start, real.clock());
         Self {
+            speed,
             real,
             time: Arc::new(Mutex::new(time)),
         }
@@ -89,6 +91,10 @@ impl Clock for FastClock {
         let mut time = self.time();
         time.read(self.real.clock());
         time.wait(span)
+    }
+
+    fn speed(&self) -> NonZeroU32 {
+        self.speed
     }
 
     fn open_exchange(&self) -> OpenExchange {

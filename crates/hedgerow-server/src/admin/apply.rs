@@ -33,8 +33,12 @@ pub async fn post(
 }
 
 fn shown(applied: &[Applied]) -> Vec<Value> {
-    let shown = applied
-        .iter()
-        .map(|applied| json!({ "what": applied.what, "change": applied.change.as_str() }));
+    let shown = applied.iter().map(|applied| {
+        let mut shown = json!({ "what": applied.what, "change": applied.change.as_str() });
+        if let Some(provisioning) = applied.provisioning {
+            shown["provisioningState"] = json!(provisioning.as_str());
+        }
+        shown
+    });
     shown.collect()
 }

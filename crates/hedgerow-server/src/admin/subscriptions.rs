@@ -9,7 +9,7 @@ use hedgerow_core::spec::{
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, EngineHandle, HoldInfo, SubscriptionInfo};
-use hedgerow_store::catalog::Provisioning;
+use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -19,17 +19,21 @@ use crate::error::ApiError;
 use crate::local_dead_letters::local_container;
 use crate::state::{App, SharedApp};
 
+/// How often a change in part is made anew because something else was declared meanwhile: each time another change was made,
+/// so that of so many at a time each is.
+const PATCH_TRIES_MAX: usize = 64;
+
 pub async fn put(
     State(app): State<SharedApp>,
     Names((topic, name)): Names<(String, String)>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = json_body(&app, request).await?;
-    declare(&app, topic, &name, body).await
+    put_over(&app, &topic, &name, body, None).await
 }
 
 /// Changes what the body names and keeps the rest, secrets too: a merge patch (RFC 7396) of the newest declaration, also if
-/// that is an update that waits.
+/// that is an update that waits. Of two at the same time none is lost: one is made of what the other left.
 pub async fn patch(
     State(app): State<SharedApp>,
     Names((topic, name)): Names<(String, String)>,
@@ -39,77 +43,124 @@ pub async fn patch(
     if !patch.is_object() {
         return Err(ApiError::member("", "must be an object"));
     }
-    let (of, named) = (topic.clone(), name.clone());
+    for _ in 1..PATCH_TRIES_MAX {
+        let patched = patch_once(&app, &topic, &name, &patch).await;
+        if !patched.as_ref().is_err_and(ApiError::is_changed) {
+            return patched;
+        }
+    }
+    patch_once(&app, &topic, &name, &patch).await
+}
+
+async fn patch_once(
+    app: &App,
+    topic: &str,
+    name: &str,
+    patch: &Value,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     let get = |answer| Command::Subscription {
-        topic: of,
-        name: named,
+        topic: topic.to_owned(),
+        name: name.to_owned(),
         answer,
     };
     let present = app.engine()?.ask(get).await?.subscription;
-    // What waits for its endpoint's consent was declared last. What failed changes nothing (ED-163), later changes neither.
-    let waiting = present.update.as_deref();
-    let waiting = waiting.filter(|_| present.newest_provisioning() != Provisioning::Failed);
-    let newest = waiting.unwrap_or(&present.spec);
-    let declaration = merge::patched(newest.to_json(), patch.clone());
+    let base = present.declared();
+    let declaration = merge::patched(base.to_json(), patch.clone());
     let name = present.name.as_str();
-    let (status, Json(mut json)) = declare(&app, topic, name, declaration).await?;
+    let (status, Json(mut json)) =
+        put_over(app, topic, name, declaration, Some(base.clone())).await?;
     if let Some(warnings) = json.get_mut("warnings").and_then(Value::as_array_mut) {
         // What was declared before was warned of then.
         warnings.retain(|warning| {
             let field = warning["field"].as_str().unwrap_or_default();
-            field == "deadLetterDestination" || merge::names(&patch, field)
+            field == "deadLetterDestination" || merge::names(patch, field)
         });
     }
     Ok((status, Json(json)))
 }
 
-/// Declares a subscription as the body says.
-pub async fn declare(
+/// Declares a subscription as the body says, where `expected` is what is declared of it now, if that is given; and waits for
+/// its endpoint.
+async fn put_over(
     app: &App,
-    topic: String,
+    topic: &str,
     name: &str,
     mut body: Value,
+    expected: Option<SubscriptionSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: SubscriptionName = name.parse()?;
     complete(app, &mut body);
     let checked = SubscriptionSpec::check(&body)?;
-    let spec = Box::new(checked.spec);
+    let declaration = SubscriptionDeclaration {
+        topic: topic.to_owned(),
+        name,
+        spec: Box::new(checked.spec),
+        expected: expected.map(Box::new),
+    };
     let engine = app.engine()?;
-    let problem = dead_letter_problem(&engine, &spec).await?;
-    let (of, named) = (topic.clone(), name.to_string());
     let declared = engine.topics().get(&topic.to_ascii_lowercase()).cloned();
-    let keys = declared.map(|topic| spec.filter.key_warnings(topic.spec.input_schema, "filter"));
+    let filter = &declaration.spec.filter;
+    let keys = declared.map(|topic| filter.key_warnings(topic.spec.input_schema, "filter"));
+    let made = declare(&engine, declaration).await?;
     let wait = app.validation_answer_wait;
-    let (mut info, is_new) = engine.put_subscription(topic, name, spec, wait).await?;
-    info.dead_letter_problem.clone_from(&problem);
+    let info = engine.await_answer(made.info, wait).await?;
+    validation::check(&info)?;
+    let mut json = shown(&info);
     let mut warnings = checked.warnings;
     warnings.extend(keys.unwrap_or_default());
-    warnings.extend(problem.clone().map(|message| Warning {
+    warnings.extend(made.dead_letter_problem.map(|message| Warning {
         field: "deadLetterDestination".to_owned(),
         message,
     }));
-    let note = |answer| Command::NoteDeadLetterProblem {
-        topic: of,
-        name: named,
-        problem,
-        answer,
-    };
-    // It may be deleted already.
-    let _ = engine.ask(note).await;
-    let (topic, subscription) = (&info.topic_name, &info.subscription.name);
-    let change = if is_new { "created" } else { "declared again" };
-    tracing::info!(topic, %subscription, "event subscription {change}");
-    validation::check(&info)?;
-    let mut json = shown(&info);
     if !warnings.is_empty() {
         json["warnings"] = warnings.iter().map(shown_warning).collect();
     }
-    let status = if is_new {
+    let status = if made.declared.is_new() {
         StatusCode::CREATED
     } else {
         StatusCode::OK
     };
     Ok((status, Json(json)))
+}
+
+/// A subscription that was declared.
+pub struct Made {
+    pub info: SubscriptionInfo,
+    pub declared: Declared,
+    /// What is wrong with its dead-letter destination.
+    pub dead_letter_problem: Option<String>,
+}
+
+/// Declares a subscription. It is durable then, and its endpoint may still be asked.
+pub async fn declare(
+    engine: &EngineHandle,
+    declaration: SubscriptionDeclaration,
+) -> Result<Made, ApiError> {
+    let problem = dead_letter_problem(engine, &declaration.spec).await?;
+    let (of, named) = (declaration.topic.clone(), declaration.name.to_string());
+    let (mut info, declared) = engine.declare_subscription(declaration).await?;
+    let note = |answer| Command::NoteDeadLetterProblem {
+        topic: of,
+        name: named,
+        problem: problem.clone(),
+        answer,
+    };
+    // It may be deleted already.
+    let _ = engine.ask(note).await;
+    info.dead_letter_problem.clone_from(&problem);
+    let (topic, subscription) = (&info.topic_name, &info.subscription.name);
+    let change = match declared {
+        Declared::Created => "created",
+        Declared::Changed => "changed",
+        Declared::AskedAgain { .. } => "declared again, its endpoint is asked again",
+        Declared::Unchanged => "declared again",
+    };
+    tracing::info!(topic, %subscription, "event subscription {change}");
+    Ok(Made {
+        info,
+        declared,
+        dead_letter_problem: problem,
+    })
 }
 
 /// What keeps dead letters from being written to where they are declared to go, if anything does (ED-319).

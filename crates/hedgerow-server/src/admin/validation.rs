@@ -15,18 +15,21 @@ pub fn check(info: &SubscriptionInfo) -> Result<(), ApiError> {
     if subscription.newest_provisioning() != Provisioning::Failed {
         return Ok(());
     }
-    let newest = subscription.update.as_deref().unwrap_or(&subscription.spec);
-    let Destination::WebHook { endpoint_url, .. } = &newest.destination;
-    let endpoint = endpoint_url.base();
-    let reason = refusal(subscription).unwrap_or_default();
     let hint = if subscription.is_active() {
         "what was declared before stays in force; correct the endpoint and declare the update again; GET shows the whole \
          exchange"
     } else {
         "correct the endpoint and declare the event subscription again; GET shows the whole exchange"
     };
-    let message = format!("endpoint validation of {endpoint} failed: {reason}");
-    Err(ApiError::not_validated(message, hint))
+    Err(ApiError::not_validated(failure(subscription), hint))
+}
+
+/// Says which endpoint did not consent, and why.
+pub fn failure(subscription: &Subscription) -> String {
+    let Destination::WebHook { endpoint_url, .. } = &subscription.newest().destination;
+    let endpoint = endpoint_url.base();
+    let reason = refusal(subscription).unwrap_or_default();
+    format!("endpoint validation of {endpoint} failed: {reason}")
 }
 
 /// Adds how far a subscription, and an update of it, has come.

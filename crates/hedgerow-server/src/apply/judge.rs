@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
 use crate::access::Grant;
 use crate::admin::complete_subscription;
-use crate::state::App;
+use crate::state::{App, Phase, Unavailable};
 
 /// The faults found so far.
 #[derive(Default)]
@@ -39,8 +39,8 @@ impl Faults {
 
 /// Judges everything.
 pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Plan, ApplyError> {
-    let unavailable = || ApplyError::Unavailable("the store is being opened".to_owned());
-    let engine = app.engine().map_err(|_| unavailable())?;
+    let unavailable = |error: Unavailable| ApplyError::Unavailable(error.to_string());
+    let engine = app.engine().map_err(unavailable)?;
     let mut faults = Faults::default();
     let mut plan = Plan {
         topics: Vec::new(),
@@ -72,7 +72,7 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
         }
     }
     refuse_doubles(&plan, &mut faults);
-    ask(&engine, &plan, &mut faults).await?;
+    ask(app, &engine, &plan, &mut faults).await?;
     if faults.0.is_empty() {
         Ok(plan)
     } else {
@@ -140,10 +140,9 @@ fn subscription(
     let mut members = members.clone();
     let topic = name(&mut members, path, "topic", faults);
     let name = name(&mut members, path, "name", faults);
-    let body = Value::Object(members);
-    let mut complete = body.clone();
-    complete_subscription(app, &mut complete);
-    let spec = SubscriptionSpec::check(&complete);
+    let mut body = Value::Object(members);
+    complete_subscription(app, &mut body);
+    let spec = SubscriptionSpec::check(&body);
     let spec = spec.map_err(|error| faults.add_spec(path, error)).ok();
     let topic: Option<TopicName> =
         topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
@@ -157,8 +156,7 @@ fn subscription(
         path: path.to_owned(),
         topic,
         name: name?,
-        body,
-        spec: spec?.spec,
+        spec: Box::new(spec?.spec),
     })
 }
 
@@ -257,7 +255,12 @@ fn refuse_doubles(plan: &Plan, faults: &mut Faults) {
 }
 
 /// Asks the engine what would keep it from declaring this.
-async fn ask(engine: &EngineHandle, plan: &Plan, faults: &mut Faults) -> Result<(), ApplyError> {
+async fn ask(
+    app: &App,
+    engine: &EngineHandle,
+    plan: &Plan,
+    faults: &mut Faults,
+) -> Result<(), ApplyError> {
     for topic in &plan.topics {
         let get = |answer| Command::Topic {
             name: topic.name.to_string(),
@@ -270,7 +273,7 @@ async fn ask(engine: &EngineHandle, plan: &Plan, faults: &mut Faults) -> Result<
                 }
             }
             Err(CommandError::NotFound { .. }) => {}
-            Err(error) => return Err(ApplyError::Unavailable(error.to_string())),
+            Err(error) => return Err(not_available(app, &error)),
         }
     }
     for subscription in &plan.subscriptions {
@@ -283,7 +286,7 @@ async fn ask(engine: &EngineHandle, plan: &Plan, faults: &mut Faults) -> Result<
             topic: subscription.topic.clone(),
             new_topic: new_topic.map(|topic| topic.spec.clone()),
             name: subscription.name.clone(),
-            spec: Box::new(subscription.spec.clone()),
+            spec: subscription.spec.clone(),
             answer,
         };
         match engine.ask(check).await {
@@ -292,8 +295,17 @@ async fn ask(engine: &EngineHandle, plan: &Plan, faults: &mut Faults) -> Result<
             Err(error @ CommandError::NotFound { .. }) => {
                 faults.add(format!("{}.topic", subscription.path), error.to_string());
             }
-            Err(error) => return Err(ApplyError::Unavailable(error.to_string())),
+            Err(error) => return Err(not_available(app, &error)),
         }
     }
     Ok(())
+}
+
+/// An engine that was there and does not answer any more ends: for good, or for another.
+fn not_available(app: &App, error: &CommandError) -> ApplyError {
+    let message = match app.phase() {
+        Phase::Stopping => Unavailable(Phase::Stopping).to_string(),
+        Phase::Serving | Phase::Recovering => error.to_string(),
+    };
+    ApplyError::Unavailable(message)
 }

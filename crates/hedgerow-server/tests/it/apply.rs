@@ -1,9 +1,12 @@
 //! Many declarations at once: all of them or none, and once or ten times is the same.
 
+use std::time::Duration;
+
 use http::Request;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use crate::support::{Answer, Receiver, TestServer, event, webhook};
+use crate::support::{Answer, Receiver, TestServer, event, subscription, webhook};
 
 fn grid(endpoint: &str) -> Value {
     let mut billing = webhook(endpoint);
@@ -194,5 +197,142 @@ async fn a_token_applies_to_its_own_topics_only() {
         .await
         .json();
     assert_eq!(topics["value"].as_array().unwrap().len(), 1, "{topics}");
+    server.stop_and_wait().await;
+}
+
+fn named(name: &str, endpoint: &str) -> Value {
+    let mut declared = webhook(endpoint);
+    declared["topic"] = json!("orders");
+    declared["name"] = json!(name);
+    declared
+}
+
+/// The message of the detail that begins so.
+fn told(answer: &Answer, what: &str) -> String {
+    let details = answer.json()["error"]["details"].clone();
+    let mut messages = details.as_array().unwrap().iter();
+    let found = messages.find_map(|of| {
+        let message = of["message"].as_str().unwrap();
+        message.starts_with(what).then(|| message.to_owned())
+    });
+    found.unwrap_or_else(|| panic!("no {what} in {details}"))
+}
+
+const KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZg==";
+
+fn with_subscriptions(subscriptions: &[Value]) -> Value {
+    let topic = json!({ "name": "orders", "keys": { "key1": KEY } });
+    json!({ "topics": [topic], "eventSubscriptions": subscriptions })
+}
+
+/// ED-157: everything is declared whatever endpoints answer, and no endpoint waits for another.
+#[tokio::test]
+async fn endpoints_that_do_not_answer_keep_nobody_waiting() {
+    let server = TestServer::start_with(|config| {
+        config.validation_answer_wait = Duration::from_millis(50);
+    })
+    .await;
+    let mut receiver = Receiver::start().await;
+    // It takes connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    let mut subscriptions: Vec<Value> = (0..10)
+        .map(|number| named(&format!("silent-{number}"), &silent_url))
+        .collect();
+    subscriptions.push(named("billing", &receiver.url()));
+    let wanted = with_subscriptions(&subscriptions);
+    let answer = apply(&server, &wanted).await;
+    assert_eq!(changes(&answer).len(), 12);
+    for number in 1..=10 {
+        let state = &answer.json()["value"][number]["provisioningState"];
+        assert_eq!(state, "Creating");
+    }
+    let path = subscription("orders", "billing");
+    let consents = |shown: &Value| shown["provisioningState"] == "Succeeded";
+    server.list_until(&path, consents).await;
+    let published = server.publish("orders", KEY, event("1")).await;
+    assert_eq!(published.status, 200);
+    assert_eq!(receiver.next().await.id(), "1");
+    // The same again waits for the same handshakes.
+    let again = apply(&server, &wanted).await;
+    let unchanged = changes(&again);
+    let unchanged = unchanged.iter().filter(|line| line.ends_with(" unchanged"));
+    assert_eq!(unchanged.count(), 12, "{}", again.text());
+    assert_eq!(receiver.handshakes().len(), 1, "it was not asked again");
+    drop(silent);
+    server.stop_and_wait().await;
+}
+
+/// ED-161, ED-163: an endpoint that does not consent is told, the others are in force; applied again, it alone is asked again.
+#[tokio::test]
+async fn applied_again_only_who_did_not_consent_is_asked() {
+    let server = TestServer::start_with(|config| {
+        config.validation_answer_wait = Duration::from_secs(60);
+        config.engine.validation.retry_delay = Duration::ZERO;
+    })
+    .await;
+    let receiver = Receiver::start().await;
+    let dead = |name: &str| named(name, "http://127.0.0.1:1/hook");
+    let billing = named("billing", &receiver.url());
+    let wanted = with_subscriptions(&[dead("one"), billing.clone(), dead("two")]);
+    let answer = apply(&server, &wanted).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (409, "Incomplete")
+    );
+    let details = answer.json()["error"]["details"].clone();
+    assert_eq!(details[0]["target"], "eventSubscriptions[0]");
+    assert_eq!(details[1]["target"], "eventSubscriptions[2]");
+    let message = details[0]["message"].as_str().unwrap();
+    assert!(message.contains("cannot connect"), "{message}");
+    let created = "event subscription orders/billing created";
+    assert_eq!(told(&answer, "event subscription orders/billing"), created);
+
+    let again = apply(&server, &wanted).await;
+    assert_eq!(again.status, 409, "{}", again.text());
+    let unchanged = "event subscription orders/billing unchanged";
+    assert_eq!(told(&again, "event subscription orders/billing"), unchanged);
+    assert_eq!(receiver.handshakes().len(), 1, "it was not asked again");
+    // One that answers now has never been in force.
+    let wanted = with_subscriptions(&[named("one", &receiver.url()), billing]);
+    let mended = changes(&apply(&server, &wanted).await);
+    assert_eq!(
+        mended[1..],
+        ["event subscription orders/one created", unchanged]
+    );
+    assert_eq!(receiver.handshakes().len(), 2);
+    server.stop_and_wait().await;
+}
+
+/// What waits for its endpoint was declared last: the same again changes nothing, and asks nobody.
+#[tokio::test]
+async fn an_update_that_waits_is_what_is_declared() {
+    let server = TestServer::start_with(|config| {
+        config.validation_answer_wait = Duration::from_millis(50);
+    })
+    .await;
+    let receiver = Receiver::start().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("http://{}/", silent.local_addr().unwrap());
+    let wanted = |endpoint: &str| json!({ "topics": [{ "name": "orders" }], "eventSubscriptions": [named("billing", endpoint)] });
+    let last = |answer: &Answer| changes(answer).pop().unwrap();
+    let made = apply(&server, &wanted(&receiver.url())).await;
+    assert_eq!(last(&made), "event subscription orders/billing created");
+    let consents = |shown: &Value| shown["provisioningState"] == "Succeeded";
+    let path = subscription("orders", "billing");
+    server.list_until(&path, consents).await;
+    let update = apply(&server, &wanted(&silent_url)).await;
+    assert_eq!(last(&update), "event subscription orders/billing changed");
+    let state = &update.json()["value"][1]["provisioningState"];
+    assert_eq!(state, "Creating");
+    let again = apply(&server, &wanted(&silent_url)).await;
+    assert_eq!(last(&again), "event subscription orders/billing unchanged");
+    // What is in force again ends the update.
+    let back = apply(&server, &wanted(&receiver.url())).await;
+    assert_eq!(last(&back), "event subscription orders/billing changed");
+    let again = apply(&server, &wanted(&receiver.url())).await;
+    assert_eq!(last(&again), "event subscription orders/billing unchanged");
+    assert_eq!(receiver.handshakes().len(), 1);
+    drop(silent);
     server.stop_and_wait().await;
 }

@@ -561,3 +561,64 @@ async fn a_patch_changes_the_update_that_waits() {
     assert_eq!(shown["filter"]["subjectBeginsWith"], "x");
     server.stop_and_wait().await;
 }
+
+/// Changes at the same time, each of other members: each of them holds at the end.
+#[tokio::test]
+async fn patches_at_the_same_time_lose_nothing() {
+    let receiver = Receiver::start().await;
+    let server = server().await;
+    server.topic("orders").await;
+    server.subscribe("orders", "billing", &receiver.url()).await;
+    let path = subscription("orders", "billing");
+    let patches = [
+        json!({ "labels": ["finance"] }),
+        json!({ "filter": { "subjectBeginsWith": "x" } }),
+        json!({ "filter": { "subjectEndsWith": "y" } }),
+        json!({ "filter": { "includedEventTypes": ["Order.Placed"] } }),
+        json!({ "retryPolicy": { "maxDeliveryAttempts": 7 } }),
+        json!({ "retryPolicy": { "eventTimeToLiveInMinutes": 77 } }),
+        json!({ "responseTimeoutSeconds": 17 }),
+        json!({ "probation": { "threshold": 9 } }),
+    ];
+    let sent = patches
+        .iter()
+        .map(|patch| server.admin("PATCH", &path, patch.clone()));
+    for answer in futures_all(sent).await {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let shown = get(&server).await;
+    for patch in &patches {
+        for (group, value) in patch.as_object().unwrap() {
+            let Some(members) = value.as_object() else {
+                assert_eq!(shown[group], *value);
+                continue;
+            };
+            for (member, value) in members {
+                assert_eq!(shown[group][member], *value, "{group}.{member}");
+            }
+        }
+    }
+    server.stop_and_wait().await;
+}
+
+/// Lets futures run beside each other; their results in order.
+async fn futures_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut futures: Vec<_> = futures.map(Box::pin).collect();
+    let mut results: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, result) in futures.iter_mut().zip(&mut results) {
+            if result.is_none()
+                && let std::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *result = Some(value);
+            }
+        }
+        if results.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}

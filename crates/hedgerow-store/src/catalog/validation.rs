@@ -1,6 +1,7 @@
 //! What is remembered of the handshake with a subscription's endpoint: so that it goes on after a crash, and so that a
 //! person learns why it failed (ED-161).
 
+use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +137,22 @@ impl ValidationState {
 }
 
 impl Subscription {
+    /// What was declared last, whatever became of it: the update if there is one, else what is in force or was to be.
+    #[must_use]
+    pub fn newest(&self) -> &SubscriptionSpec {
+        self.update.as_deref().unwrap_or(&self.spec)
+    }
+
+    /// What a further change is a change of: what waits for its endpoint's consent, and not an update whose endpoint did not
+    /// consent, which changes nothing (ED-163).
+    #[must_use]
+    pub fn declared(&self) -> &SubscriptionSpec {
+        match self.newest_provisioning() {
+            Provisioning::Failed => &self.spec,
+            _ => self.newest(),
+        }
+    }
+
     /// How far it has come. An update that waits does not count: what was in force before still is (ED-163).
     #[must_use]
     pub fn provisioning(&self) -> Provisioning {
