@@ -159,20 +159,24 @@ impl AttemptLine {
             NoteNext::Due(_) => "AttemptDue",
             NoteNext::Dead(_) => "Dropped",
             NoteNext::DeadLetter { .. } => "DeadLetterDue",
+            NoteNext::Purged => "Purged",
         }
     }
 
     fn reason(&self) -> Option<DeadLetterReason> {
         match self.note.next {
             NoteNext::Dead(reason) | NoteNext::DeadLetter { reason, .. } => Some(reason),
-            NoteNext::Delivered | NoteNext::Due(_) => None,
+            NoteNext::Delivered | NoteNext::Due(_) | NoteNext::Purged => None,
         }
     }
 
     fn next_attempt(&self) -> Option<Timestamp> {
         match self.note.next {
             NoteNext::Due(due) => Some(due),
-            NoteNext::Delivered | NoteNext::Dead(_) | NoteNext::DeadLetter { .. } => None,
+            NoteNext::Delivered
+            | NoteNext::Dead(_)
+            | NoteNext::DeadLetter { .. }
+            | NoteNext::Purged => None,
         }
     }
 

@@ -52,6 +52,9 @@ pub enum CommandError {
     /// A limit of the grid is reached.
     #[error("{0}")]
     Limit(String),
+    /// It cannot be done now, as something stands in its way.
+    #[error("{0}")]
+    Conflict(String),
     /// The engine is stopping or is being opened again; ask again in a moment.
     #[error("the grid is not available now; try again in a moment")]
     Unavailable,
@@ -191,6 +194,15 @@ pub enum Command {
         /// The subscription, when it holds.
         answer: Answer<SubscriptionInfo>,
     },
+    /// Drops everything that is pending for a subscription. What is in flight is settled by its end, and not attempted again.
+    PurgeSubscription {
+        /// The topic's name.
+        topic: String,
+        /// Its name.
+        name: String,
+        /// What was dropped, when that is durable.
+        answer: Answer<PurgeReport>,
+    },
     /// Begins deliveries, if they are held since the start.
     StartDeliveries {
         /// When it is done.
@@ -242,6 +254,17 @@ pub enum KeyName {
     Key1,
     /// `key2`
     Key2,
+}
+
+/// What a purge dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PurgeReport {
+    /// Deliveries: those that waited for their first attempt and had been read, and those that waited for another one.
+    pub dropped: u64,
+    /// Events of the topic that were passed over unread. Whether the subscription's filter wanted them is not known.
+    pub skipped: u64,
+    /// Attempts that still run. Their end settles them: they succeed, or are dropped too.
+    pub in_flight: u64,
 }
 
 /// Which terminal records are wanted, by name.

@@ -8,6 +8,7 @@
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
+//! purges          --> drop what is pending, bit by bit                        (engine/purges.rs)
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
@@ -31,6 +32,7 @@ mod explaining;
 mod gauging;
 mod holds;
 mod lost_attempts;
+mod purges;
 mod reader;
 mod settlements;
 mod subscriptions;
@@ -58,6 +60,7 @@ use tokio::task::JoinHandle;
 use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
 use self::endings::Endings;
+use self::purges::Purges;
 use self::reader::TopicReader;
 use self::upkeep::Upkeep;
 use self::validations::Validations;
@@ -154,6 +157,7 @@ pub struct Engine {
     moves_left: usize,
     endings: Endings,
     letter_writes: LetterWrites,
+    purges: Purges,
     validations: Validations,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
@@ -258,6 +262,7 @@ impl Engine {
             moves_left: 0,
             endings: Endings::default(),
             letter_writes: LetterWrites::new(parts.dead_letters),
+            purges: Purges::default(),
             validations: Validations::new(settings.validation.clone()),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
             is_store_full: false,
@@ -411,6 +416,7 @@ impl Engine {
             self.command(command)?;
         }
         let has_more = self.follow()?;
+        let has_more = self.go_on_purging()? || has_more;
         self.read_behind();
         self.wake_the_due()?;
         self.start_attempts()?;

@@ -23,7 +23,7 @@ use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
-use hedgerow_store::catalog::Provisioning;
+use hedgerow_store::catalog::{Provisioning, Purge};
 use hedgerow_store::history::{HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
@@ -123,6 +123,9 @@ pub enum Verdict {
     NotActive(Provisioning),
     /// The filter that decided is forgotten, or the event is and attempts of its time are.
     Unknown,
+    /// An operator dropped it at this time, if it matched, before it was attempted; the event is forgotten, and with it
+    /// whether it did.
+    PurgedUnknown(Timestamp),
 }
 
 /// What became of a delivery, or what is next.
@@ -221,6 +224,8 @@ pub struct DeliveryStanding {
     pub policy: RetryPolicy,
     /// Where.
     pub place: Place,
+    /// What operators dropped of it.
+    pub purges: Vec<Purge>,
 }
 
 /// Where a delivery stands.

@@ -372,6 +372,13 @@ impl SubscriptionMetrics {
         self.dropped.add(reason.as_str(), 1);
     }
 
+    /// An operator dropped so many events.
+    pub(crate) fn note_purged(&self, count: u64) {
+        if count > 0 {
+            self.dropped.add(DropReason::Purged.as_str(), count);
+        }
+    }
+
     /// An event was written to the dead-letter store.
     pub(crate) fn note_dead_lettered(&self, reason: DeadLetterReason) {
         self.dead_lettered.add(reason.as_str(), 1);

@@ -52,6 +52,8 @@ pub enum NoteNext {
         /// When it is written.
         due: Timestamp,
     },
+    /// Nothing, an operator dropped it.
+    Purged,
 }
 
 impl AttemptNote {

@@ -161,6 +161,7 @@ pub(crate) fn remember(
             NoteNext::Due(due) => HistoryNext::Due(due),
             NoteNext::Dead(reason) => HistoryNext::Dead(reason),
             NoteNext::DeadLetter { reason, due } => HistoryNext::DeadLetter(reason, due),
+            NoteNext::Purged => HistoryNext::Purged,
         },
     };
     let waiting = Waiting {

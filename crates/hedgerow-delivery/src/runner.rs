@@ -438,6 +438,23 @@ impl Runner {
         }
     }
 
+    /// Forgets what waits for its first attempt, and what waits for another one of events before `to_seq`; what is in flight
+    /// and dead letters stay. Returns the first ones.
+    pub(crate) fn purge(&mut self, to_seq: u64) -> Vec<u64> {
+        self.due.retain(|(_, seq), _| *seq >= to_seq);
+        self.ready.retain(|order, _| order.seq >= to_seq);
+        let waiting = std::mem::take(&mut self.waiting);
+        let (purged, stays) = waiting.into_iter().partition(|one| one.seq < to_seq);
+        self.waiting = stays;
+        let purged: VecDeque<Waiting> = purged;
+        purged.into_iter().map(|waiting| waiting.seq).collect()
+    }
+
+    /// Whether the delivery is in flight.
+    pub(crate) fn is_in_flight(&self, seq: u64) -> bool {
+        self.flights.contains_key(&seq)
+    }
+
     /// Whether no further row of the due index should be held in memory.
     pub(crate) fn is_full(&self) -> bool {
         self.due.len() + self.ready.len() >= DUE_ROWS_MAX || self.letters.len() >= LETTERS_MAX

@@ -67,6 +67,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const PAUSE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/pause";
     const RESUME: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/resume";
     const RESET: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/reset";
+    const PURGE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/purge";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
@@ -97,6 +98,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(post(PAUSE), (Operate, Topic), subscriptions::pause)
         .add(post(RESUME), (Operate, Topic), subscriptions::resume)
         .add(post(RESET), (Operate, Topic), subscriptions::reset)
+        .add(post(PURGE), (Operate, Topic), subscriptions::purge)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

@@ -488,6 +488,12 @@ impl From<CommandError> for ApiError {
                 message,
                 "delete what is not used any more",
             ),
+            CommandError::Conflict(message) => Self::new(
+                StatusCode::CONFLICT,
+                "Conflict",
+                message,
+                "nothing was changed",
+            ),
             CommandError::Unavailable => Unavailable(Phase::Recovering).into(),
         }
     }

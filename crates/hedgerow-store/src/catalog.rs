@@ -4,6 +4,7 @@
 //! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
 
 mod names;
+mod purge;
 mod sealed;
 mod validation;
 
@@ -17,6 +18,7 @@ use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use self::names::Names;
+pub use self::purge::{PURGES_MAX, Purge};
 pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
 
 /// A topic as declared.
@@ -84,6 +86,10 @@ pub struct Subscription {
     /// When it was resumed last: what became due before was held until then.
     #[serde(default)]
     pub resumed: Option<Timestamp>,
+    /// The newest purges, the oldest first, at most [`PURGES_MAX`]: for carrying the last one to its end, and for explaining
+    /// what became of an event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purges: Vec<Purge>,
 }
 
 /// Filters that are kept of a subscription although they decide about no event any more.
@@ -185,6 +191,21 @@ pub enum Change {
         /// Which subscription.
         id: SubscriptionId,
     },
+    /// All that is pending for a subscription is dropped, up to here: an operator asked for it. What was begun is dropped by
+    /// PURGED records that follow.
+    SubscriptionPurged {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// The first event that was not begun.
+        from_seq: u64,
+        /// When.
+        at: Timestamp,
+    },
+    /// Everything that a purge began to drop is dropped.
+    SubscriptionPurgeEnded {
+        /// Which subscription.
+        id: SubscriptionId,
+    },
     /// A subscription is gone, with what was owed to it.
     SubscriptionDeleted {
         /// Which subscription.
@@ -246,6 +267,8 @@ impl Change {
             | Self::SubscriptionValidated { id, .. }
             | Self::SubscriptionPaused { id, .. }
             | Self::SubscriptionReset { id }
+            | Self::SubscriptionPurged { id, .. }
+            | Self::SubscriptionPurgeEnded { id }
             | Self::SubscriptionDeleted { id } => Some(*id),
             Self::TopicCreated { .. }
             | Self::TopicUpdated { .. }
@@ -381,6 +404,7 @@ impl Catalog {
                     allowed_rate: None,
                     is_paused: false,
                     resumed: None,
+                    purges: Vec::new(),
                 };
                 if subscription.validation.is_none() {
                     subscription.begin(next_seq(topic));
@@ -407,6 +431,10 @@ impl Catalog {
             }
             Change::SubscriptionReset { .. } => {}
             Change::SubscriptionPaused { id, is_paused, at } => self.pause(id, is_paused, at),
+            Change::SubscriptionPurged { id, from_seq, at } => {
+                self.begin_purge(id, from_seq, at, next_seq);
+            }
+            Change::SubscriptionPurgeEnded { id } => self.end_purge(id),
             Change::SubscriptionDeleted { id } => return self.remove_subscription(id),
         }
         Vec::new()

@@ -39,6 +39,8 @@ pub enum Kind {
     Read = 11,
     CleanStop = 12,
     Moved = 13,
+    Purged = 14,
+    Resent = 15,
 }
 
 /// One thing that happened, as the log keeps it.
@@ -70,6 +72,10 @@ pub enum Record {
     Seek(Seek),
     /// A place of a subscription was kept, or is no longer.
     Snapshot(Snapshot),
+    /// Deliveries that an operator dropped.
+    Purged(Purged),
+    /// A delivery that an operator wants once more.
+    Resent(Resent),
 }
 
 /// HOLD: what holds a subscription back from now on.
@@ -111,6 +117,30 @@ pub struct MovedDelivery {
     /// When it is due now.
     pub due: Timestamp,
     /// The attempts so far.
+    pub progress: Progress,
+}
+
+/// PURGED: deliveries that an operator dropped. From which event on a subscription was purged is said by the catalog.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Purged {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// So many more that waited for their first attempt. They are known by their number only: the cursor has passed them.
+    pub unbegun: u64,
+    /// Those that were begun: each delivery's `seq` and the due time its row stands under.
+    pub deliveries: Vec<(u64, Timestamp)>,
+}
+
+/// RESENT: a new delivery of an event that was one for the subscription before, and is settled; of no effect if it is not.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Resent {
+    /// Whose delivery.
+    pub subscription: SubscriptionId,
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// When its first attempt is due.
+    pub due: Timestamp,
+    /// Counted anew; its time to live too, so that `published` is when it was asked for.
     pub progress: Progress,
 }
 
@@ -283,6 +313,8 @@ pub enum DropReason {
     DeadLetterContainerNotFound,
     /// The subscription was deleted, and what was owed to it with it.
     SubscriptionDeleted,
+    /// An operator dropped what was pending.
+    Purged,
 }
 
 impl DropReason {
@@ -295,6 +327,7 @@ impl DropReason {
                 "DeadLetterDestinationUnavailable"
             }
             Self::SubscriptionDeleted => "SubscriptionDeleted",
+            Self::Purged => "Purged",
         }
     }
 }

@@ -198,6 +198,8 @@ impl View {
             Record::Lease(lease) => self.fold_lease(lease),
             Record::Seek(seek) => return self.fold_seek(seek),
             Record::Snapshot(snapshot) => self.fold_snapshot(snapshot),
+            Record::Purged(purged) => self.fold_purged(purged),
+            Record::Resent(resent) => self.fold_resent(resent),
         }
         Ok(())
     }
@@ -497,7 +499,9 @@ impl View {
             };
             // A subscription that was created while this record was queued stands ahead of it, and stays there.
             let is_ahead = state.row.cursor.is_some_and(|cursor| cursor > read.read_to);
-            let cursor = laggards.get(id).copied();
+            // One that was purged while this record was queued stays where it was put.
+            let purged_to = self.catalog.purged_to(*id);
+            let cursor = laggards.get(id).map(|cursor| (*cursor).max(purged_to));
             if !is_ahead && state.row.cursor != cursor {
                 state.row.cursor = cursor;
                 self.changed.subscriptions.insert(*id);
@@ -531,8 +535,10 @@ impl View {
             | Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
             | Change::SubscriptionPaused { .. }
+            | Change::SubscriptionPurgeEnded { .. }
             | Change::SubscriptionDeleted { .. } => {}
             Change::SubscriptionReset { id } => self.end_holds_of_former(*id, false),
+            Change::SubscriptionPurged { id, .. } => self.pass_all(*id),
         }
         let subscription = change.subscription();
         let former = subscription.and_then(|id| self.catalog.subscription(id));

@@ -3,6 +3,7 @@
 
 mod advanced_filter;
 mod advice;
+mod confirm;
 pub(super) mod settings;
 
 use std::str::FromStr;
@@ -69,6 +70,15 @@ enum Action {
     Resume(Place),
     /// Ends what holds a subscription: its probation, and delayed delivery at its endpoint.
     Reset(Place),
+    /// Drops everything that is pending: what waits for its first attempt, for another one, or for the end of what holds it.
+    /// It cannot be taken back.
+    Purge {
+        #[command(flatten)]
+        place: Place,
+        /// Does not ask first. Without a terminal nothing is asked.
+        #[arg(long, short = 'y')]
+        yes: bool,
+    },
 }
 
 /// Which subscription.
@@ -293,8 +303,37 @@ impl EventSubscriptionCommand {
                 let sentence = format!("nothing holds event subscription {} back", place.name);
                 operate(&client, &place, "reset", &sentence, format).await
             }
+            Action::Purge { place, yes } => {
+                let what = format!(
+                    "everything pending for event subscription {} of {} is dropped",
+                    place.name, place.source.topic.0
+                );
+                if !yes && !confirm::agrees(&what)? {
+                    return Err(Failure::new("nothing was purged"));
+                }
+                let path = format!("{}/purge", place.path());
+                let reply = client.admin(Method::POST, &path, None).await?;
+                output::done(&purged(&place, &reply.body), &reply.body, format);
+                Ok(())
+            }
         }
     }
+}
+
+/// What a purge dropped, in a sentence.
+fn purged(place: &Place, report: &Value) -> String {
+    let count = |member: &str| report[member].as_u64().unwrap_or_default();
+    let (skipped, in_flight) = (count("skipped"), count("inFlight"));
+    let passed_over = match skipped {
+        0 => String::new(),
+        skipped => format!(", {skipped} events of the topic passed over unread"),
+    };
+    let last_ones = match in_flight {
+        0 => String::new(),
+        in_flight => format!("; {in_flight} attempts still run, and are the last ones"),
+    };
+    let (name, dropped) = (&place.name, count("dropped"));
+    format!("event subscription {name} purged: {dropped} dropped{passed_over}{last_ones}")
 }
 
 async fn operate(

@@ -506,6 +506,50 @@ fn tokens_are_created_listed_and_deleted() {
     complained(&as_ci(&["topic", "list"]), 1);
 }
 
+/// What is pending can be dropped by hand, and the answer says how much.
+#[test]
+fn a_subscription_is_purged() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let endpoint = endpoint_with(500);
+    let command = |verb: &str, more: &[&str]| {
+        server.run(&[&["event-subscription", verb], &which[..], more].concat())
+    };
+    printed(&command("create", &["--endpoint", &endpoint]));
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    let publish = ["publish", "--topic", "orders", "--key", key];
+    let at = ["--server", server.endpoint()];
+    printed(&run(&[&publish[..], &at].concat()));
+    let show = || {
+        json(
+            &server,
+            &[&["event-subscription", "show"], &which[..]].concat(),
+        )["status"]
+            .clone()
+    };
+    until("the first attempt", || {
+        let status = show();
+        let waits = status["nextDue"].is_string() && status["inFlight"] == 0;
+        waits.then_some(())
+    });
+    let said = printed(&command("purge", &["--yes"]));
+    assert!(said.contains("billing purged: 1 dropped"), "{said}");
+    let status = show();
+    assert_eq!(
+        (&status["pending"], &status["dropped"]),
+        (&0.into(), &1.into())
+    );
+    assert!(status["purgedTime"].is_string());
+    let (status, explained) = server.admin("GET", "/topics/orders/eventSubscriptions/nobody", "");
+    assert_eq!(status, 404, "{explained}");
+    let nobody = ["event-subscription", "purge", "--name", "nobody"];
+    let nobody = [&nobody[..], &["--source-resource-id", "orders"]].concat();
+    complained(&server.run(&nobody), 1);
+}
+
 /// What is not given stays, the endpoint too: nobody has to repeat a secret.
 #[test]
 fn updates_need_no_endpoint() {

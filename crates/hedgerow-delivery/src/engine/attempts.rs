@@ -10,6 +10,7 @@ use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry::{self, CrashedAttempt, DeliveryKey};
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::history::HistoryNext;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
 use hedgerow_store::view::FIRST_IN_FLIGHT;
 use hedgerow_store::{StoreError, Usage};
@@ -236,11 +237,21 @@ impl Engine {
         progress: Progress,
         seat: Option<Seat>,
     ) -> Result<(), StoreError> {
-        self.remember_without_outcome(key, next, progress);
+        let is_purged = self.is_purged(key.subscription, key.seq);
+        let told = match next {
+            retry::Next::Due(_) if is_purged => HistoryNext::Purged,
+            retry::Next::Due(due) => HistoryNext::Due(due),
+            retry::Next::Dead(reason) => HistoryNext::Dead(reason),
+        };
+        self.remember_without_outcome(key, told, progress);
         if let Some(runner) = self.runners.get(&key.subscription) {
             runner.metrics.note_failed(progress.last_outcome, 0);
         }
         match next {
+            retry::Next::Due(_) if is_purged => {
+                self.journal_purged(key, IN_FLIGHT)?;
+                self.give_back(seat, Signal::Neutral);
+            }
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;
                 self.give_back(seat, Signal::GivenUp);

@@ -34,6 +34,8 @@ enum Wanted {
     Command(Command),
     /// A handshake went on, or ended.
     Conclusion(Conclusion),
+    /// A purge of a subscription has dropped everything.
+    PurgeEnded(SubscriptionId),
 }
 
 /// Answers who asked for a change, once it holds or cannot be made.
@@ -110,6 +112,7 @@ impl Engine {
             let change = match self.declarations.waiting.pop_front() {
                 Some(Wanted::Command(command)) => self.change_for(command),
                 Some(Wanted::Conclusion(conclusion)) => self.change_for_conclusion(conclusion),
+                Some(Wanted::PurgeEnded(id)) => self.change_for_end_of_purge(id),
                 None => break,
             };
             let Some((change, answered)) = change else {
@@ -141,6 +144,18 @@ impl Engine {
             .waiting
             .push_back(Wanted::Conclusion(conclusion));
         self.next_change()
+    }
+
+    /// Lets a purge be over, once the changes before it hold.
+    pub(super) fn note_end_of_purge(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        self.declarations.waiting.push_back(Wanted::PurgeEnded(id));
+        self.next_change()
+    }
+
+    fn change_for_end_of_purge(&self, id: SubscriptionId) -> Option<(Change, Answered)> {
+        // A newer one may have taken over, or the subscription may be gone.
+        let is_over = self.purges.is_over(id);
+        is_over.then(|| (Change::SubscriptionPurgeEnded { id }, nobody_waits()))
     }
 
     /// The change a command asks for; `None` if it was answered, because it changes nothing or cannot be done.
@@ -217,6 +232,15 @@ impl Engine {
                 let (subscription, answer) = found_or_answered(found, answer)?;
                 let id = subscription.id;
                 Some((Change::SubscriptionReset { id }, told(id, answer)))
+            }
+            Command::PurgeSubscription {
+                topic,
+                name,
+                answer,
+            } => {
+                let found = self.subscription_named(&topic, &name);
+                let (subscription, answer) = found_or_answered(found, answer)?;
+                Some((self.purge_of(&subscription, answer), nobody_waits()))
             }
             Command::Topics { .. }
             | Command::Topic { .. }
@@ -537,6 +561,11 @@ pub(super) fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
 
 fn done(answer: Answer<()>) -> Answered {
     Box::new(move |made| reply(answer, made.map(|_| ())))
+}
+
+/// Nobody waits for this change itself.
+fn nobody_waits() -> Answered {
+    Box::new(|_| ())
 }
 
 /// Answers with the subscription as it is then.

@@ -65,6 +65,7 @@ impl Engine {
                 inactive: (!found.is_active()).then(|| found.newest_provisioning()),
                 policy: found.spec.retry_policy,
                 place,
+                purges: found.purges.clone(),
             })
         });
         Ok(EventStandings {

@@ -538,11 +538,12 @@ impl Engine {
 
     pub(super) fn observe_moved(&mut self, moved: &Moved) -> Result<(), StoreError> {
         let id = moved.subscription;
+        let purges = &self.purges;
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
         for delivery in &moved.deliveries {
-            if self.view.is_open(id, delivery.seq) {
+            if self.view.is_open(id, delivery.seq) && !purges.has(id, delivery.seq) {
                 let owed = hedgerow_store::record::Owed::Attempt(delivery.progress);
                 runner.note_due(delivery.due, delivery.seq, owed);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::position::Position;
-use hedgerow_core::retry::{self, DeliveryKey};
+use hedgerow_core::retry::DeliveryKey;
 use hedgerow_store::StoredEvent;
 use hedgerow_store::history::{HistoryHandle, HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::Progress;
@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn remember_without_outcome(
         &self,
         key: DeliveryKey,
-        next: retry::Next,
+        next: HistoryNext,
         progress: Progress,
     ) {
         let runner = self.runners.get(&key.subscription);
@@ -44,10 +44,7 @@ impl Engine {
             status: 0,
             detail: None,
             excerpt: None,
-            next: match next {
-                retry::Next::Due(due) => HistoryNext::Due(due),
-                retry::Next::Dead(reason) => HistoryNext::Dead(reason),
-            },
+            next,
         };
         let position = Position {
             topic: runner.topic,

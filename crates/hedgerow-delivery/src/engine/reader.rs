@@ -91,6 +91,7 @@ impl Engine {
             Record::Settled(settled) => return self.observe_settled(settled),
             Record::Moved(moved) => return self.observe_moved(moved),
             Record::Dead(dead) => self.observe_dead(dead),
+            Record::Purged(purged) => self.observe_purged(purged),
             Record::Catalog(change) => return self.observe_declared(change),
             Record::CleanStop(_) if self.phase == Phase::Stopping => self.phase = Phase::Stopped,
             // The view has folded them. The last three are written by nobody yet.
@@ -98,6 +99,7 @@ impl Engine {
             | Record::Started(_)
             | Record::Read(_)
             | Record::Hold(_)
+            | Record::Resent(_)
             | Record::Lease(_)
             | Record::Seek(_)
             | Record::Snapshot(_) => {}

@@ -347,6 +347,10 @@ impl Engine {
         end: &AttemptEnd,
     ) -> Result<NoteNext, StoreError> {
         match next {
+            retry::Next::Due(_) if self.is_purged(key.subscription, key.seq) => {
+                self.journal_purged(key, IN_FLIGHT)?;
+                Ok(NoteNext::Purged)
+            }
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;
                 Ok(NoteNext::Due(due))
@@ -468,11 +472,12 @@ impl Engine {
 
     pub(super) fn observe_failed(&mut self, failed: &Failed) {
         let id = failed.subscription;
+        let purges = &self.purges;
         let Some(runner) = self.runners.get_mut(&id) else {
             return;
         };
         for delivery in &failed.deliveries {
-            if self.view.is_open(id, delivery.seq) {
+            if self.view.is_open(id, delivery.seq) && !purges.has(id, delivery.seq) {
                 runner.note_due(delivery.due, delivery.seq, Owed::Attempt(delivery.progress));
             }
         }

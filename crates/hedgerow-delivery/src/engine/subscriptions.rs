@@ -34,6 +34,8 @@ impl Engine {
             .map(|found| found.id)
             .collect();
         for id in ids {
+            // First: what it drops is not put in line.
+            self.take_up_purge(id)?;
             self.add_runner(id)?;
             self.take_up_in_flight(id)?;
             self.take_up_validation(id)?;
@@ -72,7 +74,10 @@ impl Engine {
             }
             Change::SubscriptionPaused { id, .. } => self.renew_plan(*id)?,
             Change::SubscriptionReset { id } => self.end_holds(*id)?,
+            Change::SubscriptionPurged { id, .. } => self.begin_purge(*id)?,
+            Change::SubscriptionPurgeEnded { id } => self.purges.forget(*id),
             Change::SubscriptionDeleted { id } => {
+                self.purges.forget(*id);
                 self.remove_runner(*id)?;
                 self.follow_validation(*id);
             }
@@ -106,6 +111,7 @@ impl Engine {
         for id in ids {
             self.remove_runner(id)?;
         }
+        self.purges.forget_gone(self.view.catalog());
         self.readers.remove(&topic);
         self.metrics.forget_topic(topic);
         Ok(())

@@ -126,7 +126,7 @@ impl Engine {
     /// and must not keep what is behind them away.
     fn refill_once(&mut self, id: SubscriptionId) -> Result<bool, StoreError> {
         let now = self.now();
-        let Some(runner) = self.runners.get_mut(&id) else {
+        let Some(runner) = self.runners.get(&id) else {
             return Ok(false);
         };
         let Some(horizon) = runner.horizon() else {
@@ -150,8 +150,11 @@ impl Engine {
         let open = rows
             .into_iter()
             .filter(|row| self.view.is_open(id, row.seq))
+            .filter(|row| row.attempt().is_none() || !self.is_purged(id, row.seq))
             .collect();
-        runner.refill(open, new_horizon);
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.refill(open, new_horizon);
+        }
         self.queue_if_ready(id)?;
         self.queue_letters(id);
         Ok(true)

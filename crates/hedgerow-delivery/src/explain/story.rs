@@ -8,6 +8,7 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
+use hedgerow_store::catalog::Purge;
 use hedgerow_store::history::{HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event};
 use hedgerow_store::{Store, StoredEvent};
@@ -122,7 +123,7 @@ impl Known {
                 let answer = filter.zip(stored).and_then(|(filter, stored)| {
                     asked(filter, rules, stored, topic.unwrap_or_default())
                 });
-                self.delivery(standing, attempts, *published, answer)
+                self.delivery(standing, attempts, (*published, position.seq), answer)
             })
             .collect();
         // What is left was sent to subscriptions that are gone, or left out.
@@ -152,13 +153,28 @@ impl Known {
         &self,
         standing: DeliveryStanding,
         attempts: Vec<HistoryRecord>,
-        published: Timestamp,
+        (published, seq): (Timestamp, u64),
         answer: Option<Result<(), Clause>>,
     ) -> DeliveryStory {
-        let verdict = self.verdict(&standing, &attempts, published, answer);
+        let purge = purge_of(&standing.purges, seq, &attempts);
+        let purge = purge.filter(|_| standing.place == Place::Ended);
+        let verdict = match self.verdict(&standing, &attempts, published, answer) {
+            Verdict::NotMatched(None) | Verdict::Unknown if purge.is_some() => {
+                Verdict::PurgedUnknown(purge.unwrap_or_default())
+            }
+            verdict => verdict,
+        };
+        let state = match (state(standing.place, verdict, &attempts), purge) {
+            (DeliveryState::Ended, Some(at)) => DeliveryState::Dropped {
+                at: Some(at),
+                reason: None,
+                why: DropReason::Purged,
+            },
+            (state, _) => state,
+        };
         DeliveryStory {
             subscription: standing.subscription,
-            state: state(standing.place, verdict, &attempts),
+            state,
             name: standing.name,
             is_deleted: false,
             verdict,
@@ -205,6 +221,20 @@ impl Known {
             Err(clause) => Verdict::NotMatched(Some(clause)),
         }
     }
+}
+
+/// When an operator dropped the delivery, if that is what ended it: it was not attempted before, or waited for another attempt.
+fn purge_of(purges: &[Purge], seq: u64, attempts: &[HistoryRecord]) -> Option<Timestamp> {
+    let waited_since = match attempts.last().map(|record| (record.next, record.ended)) {
+        None => None,
+        Some((HistoryNext::Due(_), ended)) => Some(ended),
+        Some(_) => return None,
+    };
+    let purge = purges.iter().find(|purge| {
+        let was_begun = waited_since.is_some_and(|since| since <= purge.at);
+        seq < purge.to_seq && (seq >= purge.from_seq || was_begun)
+    });
+    purge.map(|purge| purge.at)
 }
 
 /// What a filter says to a stored event; `None` if that cannot be read.
@@ -268,6 +298,11 @@ fn end(attempts: &[HistoryRecord]) -> Option<DeliveryState> {
                 at: Some(at),
                 reason: Some(reason),
                 why: DropReason::NoDeadLetterDestination,
+            }),
+            HistoryNext::Purged => Some(DeliveryState::Dropped {
+                at: Some(at),
+                reason: None,
+                why: DropReason::Purged,
             }),
             HistoryNext::Due(_) | HistoryNext::DeadLetter(..) => None,
         }

@@ -1,7 +1,7 @@
 //! ED-304, checked at the end of every world: what the log says of each subscription adds up, and the view says the same.
 //!
 //! The log is read anew, record by record, without the view: a delivery begins with its first STARTED or a DEAD without
-//! attempt, and ends with SETTLED or a DEAD that is final.
+//! attempt, or a RESENT, and ends with SETTLED, a DEAD that is final, or a PURGED.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -99,6 +99,20 @@ fn read(groups: &[Arc<Group>]) -> BTreeMap<SubscriptionId, Ledger> {
                 if ledger.open.remove(&dead.seq) {
                     *ends += 1;
                 }
+            }
+            Record::Purged(purged) => {
+                let ledger = ledgers.entry(purged.subscription).or_default();
+                ledger.matched += purged.unbegun;
+                ledger.dropped += purged.unbegun;
+                for (seq, _) in &purged.deliveries {
+                    if ledger.open.remove(seq) {
+                        ledger.dropped += 1;
+                    }
+                }
+            }
+            Record::Resent(resent) => {
+                let ledger = ledgers.entry(resent.subscription).or_default();
+                ledger.begin(resent.seq);
             }
             _ => {}
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hedgerow_core::filter::Clause;
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::Command;
 use hedgerow_delivery::explain::{
     DeliveryState, DeliveryStory, EventStory, ExplainQuery, Explanation, Verdict,
 };
@@ -335,6 +336,96 @@ async fn a_deleted_subscription_is_told_of() {
             .collect();
         let later = (false, Verdict::SubscribedLater, DeliveryState::NotOwed);
         assert_eq!(seen, [(true, Verdict::Matched, state), later], "{id}");
+    }
+}
+
+/// What an operator dropped: told by the history, or worked out from the purge where the history knows nothing.
+#[tokio::test(start_paused = true)]
+async fn a_purge_is_told_of() {
+    for remembers in [true, false] {
+        let (mut world, history) =
+            world(|id, _| Meet::status(if id == "good" { 200 } else { 500 }));
+        let topic = world.topic("orders").await;
+        let declared = json!({ "filter": { "includedEventTypes": ["Orders.Created"] } });
+        world
+            .subscribe("orders", "the-sub", declared)
+            .await
+            .unwrap();
+        world.publish(topic, &["good", "tried"]).await;
+        world.settle().await;
+        let other = hedgerow_core::event::Event {
+            event_type: "Other".into(),
+            ..crate::world::event("unwanted")
+        };
+        let ask = async |world: &World, is_paused| {
+            let asked = world.handle.ask(|answer| Command::PauseSubscription {
+                topic: "orders".to_owned(),
+                name: "the-sub".to_owned(),
+                is_paused,
+                answer,
+            });
+            asked.await.unwrap();
+        };
+        ask(&world, true).await;
+        world.publish(topic, &["untried"]).await;
+        world.publish_event(topic, &other).await;
+        world.settle().await;
+        if !remembers {
+            // It takes no records any more, and still tells those that it has.
+            drop(history);
+        }
+        let asked = world.handle.ask(|answer| Command::PurgeSubscription {
+            topic: "orders".to_owned(),
+            name: "the-sub".to_owned(),
+            answer,
+        });
+        assert_eq!(asked.await.unwrap().dropped, 2);
+        ask(&world, false).await;
+        world.crash().await;
+        world.settle().await;
+        let purged = DeliveryState::Dropped {
+            at: Some(at(0)),
+            reason: None,
+            why: DropReason::Purged,
+        };
+        let clause = Verdict::NotMatched(Some(Clause::IncludedEventTypes));
+        for (id, verdict, state) in [
+            ("tried", Verdict::Matched, purged),
+            ("untried", Verdict::Matched, purged),
+            ("unwanted", clause, DeliveryState::NotOwed),
+            (
+                "good",
+                Verdict::Matched,
+                DeliveryState::Delivered { at: at(0) },
+            ),
+        ] {
+            let event = only_event(&world, id).await;
+            let delivery = of(&event, "the-sub");
+            let state_of = match delivery.state {
+                DeliveryState::Dropped {
+                    reason,
+                    why,
+                    at: Some(_),
+                } => DeliveryState::Dropped {
+                    at: Some(at(0)),
+                    reason,
+                    why,
+                },
+                state => state,
+            };
+            assert_eq!((delivery.verdict, state_of), (verdict, state), "{id}");
+        }
+        world.publish(topic, &["good"]).await;
+        // The log has forgotten them: whether it matched is not known, that it was purged is.
+        world.sleep_until(Duration::from_secs(60)).await;
+        if !remembers {
+            let event = only_event(&world, "untried").await;
+            let delivery = of(&event, "the-sub");
+            assert!(
+                matches!(delivery.verdict, Verdict::PurgedUnknown(_)),
+                "{delivery:?}"
+            );
+        }
     }
 }
 

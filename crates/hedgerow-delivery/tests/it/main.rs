@@ -19,6 +19,7 @@ mod history;
 mod holds;
 mod late;
 mod letter_box;
+mod purge;
 mod reader;
 mod speed;
 mod timelines;

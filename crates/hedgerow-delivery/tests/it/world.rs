@@ -28,7 +28,7 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
-use hedgerow_store::record::PackedEvents;
+use hedgerow_store::record::{PackedEvents, Purged, Record};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::{MemoryTable, Row, RowChange, Space, Table};
 use hedgerow_store::view::{TerminalRecord, View, ViewOptions};
@@ -543,6 +543,17 @@ impl World {
     pub fn groups(&self) -> u64 {
         let all = self.store.groups(Mark::ZERO, usize::MAX).unwrap();
         all.last().map_or(0, |group| group.number)
+    }
+
+    /// PURGED records that are durable.
+    pub fn purges(&self) -> Vec<Purged> {
+        let groups = self.store.every_group();
+        let records = groups.iter().flat_map(|group| &group.records);
+        let purges = records.filter_map(|record| match record {
+            Record::Purged(purged) => Some(purged.clone()),
+            _ => None,
+        });
+        purges.collect()
     }
 
     /// Requests so far, in order of their time.

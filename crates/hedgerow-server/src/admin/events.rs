@@ -42,7 +42,7 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
     };
     let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
     let (due, reason, written) = match record.next {
-        HistoryNext::Delivered => (None, None, None),
+        HistoryNext::Delivered | HistoryNext::Purged => (None, None, None),
         HistoryNext::Due(due) => (Some(due.to_string()), None, None),
         HistoryNext::Dead(reason) | HistoryNext::Dropped(reason, _) => {
             (None, Some(reason.as_str()), None)
@@ -58,6 +58,7 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
     let drop_reason = match record.next {
         HistoryNext::Dead(_) => Some(DropReason::NoDeadLetterDestination),
         HistoryNext::Dropped(_, why) => Some(why),
+        HistoryNext::Purged => Some(DropReason::Purged),
         _ => None,
     };
     let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);

@@ -65,7 +65,7 @@ fn delivery(delivery: &DeliveryStory) -> Value {
         Verdict::Matched => (Some(true), None),
         Verdict::NotMatched(clause) => (Some(false), clause),
         Verdict::SubscribedLater | Verdict::NotActive(_) => (Some(false), None),
-        Verdict::Unknown => (None, None),
+        Verdict::Unknown | Verdict::PurgedUnknown(_) => (None, None),
     };
     let attempts: Vec<Value> = delivery.attempts.iter().map(events::shown).collect();
     let mut shown = json!({
@@ -152,6 +152,11 @@ fn sentence(delivery: &DeliveryStory) -> String {
         Verdict::Unknown => {
             return "not known: the log has forgotten the event, or its filter of that time is forgotten".to_owned();
         }
+        Verdict::PurgedUnknown(at) => {
+            return format!(
+                "purged by an operator at {at} before any attempt, if it matched: the log has forgotten the event"
+            );
+        }
         Verdict::Matched => {}
     }
     let of_deleted = if delivery.is_deleted {
@@ -198,8 +203,13 @@ fn told(delivery: &DeliveryStory) -> String {
             )
         }
         DeliveryState::Dropped {
-            reason: None, why, ..
-        } => format!("dropped ({})", why.as_str()),
+            at,
+            reason: None,
+            why,
+        } => {
+            let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+            format!("dropped{at} ({})", why.as_str())
+        }
         DeliveryState::Dropped {
             at,
             reason: Some(reason),

@@ -317,6 +317,34 @@ pub async fn reset(
     Ok(Json(shown(&info)))
 }
 
+/// Drops what is pending.
+pub async fn purge(
+    State(app): State<SharedApp>,
+    Names((topic, name)): Names<(String, String)>,
+) -> Answer {
+    let (of, subscription) = (topic.clone(), name.clone());
+    let purge = |answer| Command::PurgeSubscription {
+        topic,
+        name,
+        answer,
+    };
+    let report = app.engine()?.ask(purge).await?;
+    let (dropped, skipped, in_flight) = (report.dropped, report.skipped, report.in_flight);
+    tracing::info!(
+        topic = of,
+        subscription,
+        dropped,
+        skipped,
+        in_flight,
+        "event subscription purged by an operator"
+    );
+    Ok(Json(json!({
+        "dropped": dropped,
+        "skipped": skipped,
+        "inFlight": in_flight,
+    })))
+}
+
 pub async fn delete(
     State(app): State<SharedApp>,
     Names((topic, name)): Names<(String, String)>,
@@ -355,6 +383,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "hold": shown_hold(&info.hold),
         "nextDue": info.next_due.map(|due| due.to_string()),
         "deadLetterProblem": info.dead_letter_problem,
+        "purgedTime": subscription.purges.last().map(|purge| purge.at.to_string()),
     });
     json
 }

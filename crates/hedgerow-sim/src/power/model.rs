@@ -131,7 +131,9 @@ impl Model {
             | Record::Moved(_)
             | Record::Lease(_)
             | Record::Seek(_)
-            | Record::Snapshot(_) => {}
+            | Record::Snapshot(_)
+            | Record::Purged(_)
+            | Record::Resent(_) => {}
         }
     }
 
@@ -188,6 +190,8 @@ impl Model {
             | Change::TopicUpdated { .. }
             | Change::SubscriptionPaused { .. }
             | Change::SubscriptionReset { .. }
+            | Change::SubscriptionPurged { .. }
+            | Change::SubscriptionPurgeEnded { .. }
             | Change::TopicKeysChanged { .. } => {}
         }
     }

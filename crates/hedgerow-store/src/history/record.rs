@@ -103,6 +103,8 @@ pub enum HistoryNext {
     DeadLettered(DeadLetterReason),
     /// Nothing, its event was dropped for the second reason.
     Dropped(DeadLetterReason, DropReason),
+    /// Nothing, an operator dropped it.
+    Purged,
 }
 
 impl HistoryRecord {

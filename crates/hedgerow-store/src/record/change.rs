@@ -79,6 +79,19 @@ impl Record {
                     .collect()
             }
             Self::Seek(seek) => seek.changes(),
+            Self::Purged(purged) => {
+                let changes = purged.deliveries.iter().map(|(seq, _)| DeliveryChange {
+                    subscription: purged.subscription,
+                    seq: *seq,
+                    to: DeliveryState::Ended,
+                });
+                changes.collect()
+            }
+            Self::Resent(resent) => vec![DeliveryChange {
+                subscription: resent.subscription,
+                seq: resent.seq,
+                to: DeliveryState::Begun(resent.due, Owed::Attempt(resent.progress)),
+            }],
             Self::Events(_)
             | Self::Read(_)
             | Self::Catalog(_)

@@ -272,6 +272,8 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
         Record::Lease(lease) => extend_with_postcard(lease, buffer),
         Record::Seek(seek) => extend_with_postcard(seek, buffer),
         Record::Snapshot(snapshot) => extend_with_postcard(snapshot, buffer),
+        Record::Purged(purged) => extend_with_postcard(purged, buffer),
+        Record::Resent(resent) => extend_with_postcard(resent, buffer),
     }
     let length = buffer.len() - start - FRAME_HEADER_BYTES;
     let length = u32::try_from(length).expect("a record is far below 4 GiB");
@@ -305,6 +307,8 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Lease => from_postcard(&payload).map(Record::Lease),
         Kind::Seek => decode_seek(&payload),
         Kind::Snapshot => decode_snapshot(&payload),
+        Kind::Purged => from_postcard(&payload).map(Record::Purged),
+        Kind::Resent => from_postcard(&payload).map(Record::Resent),
     }
 }
 
@@ -348,6 +352,8 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
         11 => Kind::Read,
         12 => Kind::CleanStop,
         13 => Kind::Moved,
+        14 => Kind::Purged,
+        15 => Kind::Resent,
         other => {
             return Err(StoreError::Newer {
                 what: format!("a record of kind {other}"),
@@ -376,6 +382,8 @@ fn record_kind(record: &Record) -> Kind {
         Record::Lease(_) => Kind::Lease,
         Record::Seek(_) => Kind::Seek,
         Record::Snapshot(_) => Kind::Snapshot,
+        Record::Purged(_) => Kind::Purged,
+        Record::Resent(_) => Kind::Resent,
     }
 }
 

@@ -8,8 +8,8 @@ use super::table::Space;
 use super::{View, rows};
 use crate::error::StoreError;
 use crate::record::{
-    Hold, Holds, Lease, Moved, MovedDelivery, Owed, Seek, SeqChunks, Snapshot, SnapshotPlace,
-    seqs_in,
+    Hold, Holds, Lease, Moved, MovedDelivery, Owed, Purged, Resent, Seek, SeqChunks, Snapshot,
+    SnapshotPlace, seqs_in,
 };
 
 impl View {
@@ -158,6 +158,51 @@ impl View {
         }
         self.changed.subscriptions.insert(id);
         Ok(())
+    }
+
+    /// The subscription stands behind everything that was published so far: what it was not given yet is none of its any more.
+    pub(super) fn pass_all(&mut self, id: SubscriptionId) {
+        let topic = self.subscriptions.get(&id).and_then(|state| state.topic);
+        let Some(next_seq) = topic.map(|topic| self.next_seq(topic)) else {
+            return;
+        };
+        if let Some(state) = self.subscriptions.get_mut(&id) {
+            state.row.cursor = Some(next_seq);
+            self.changed.subscriptions.insert(id);
+        }
+    }
+
+    pub(super) fn fold_purged(&mut self, purged: &Purged) {
+        let id = purged.subscription;
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let counters = &mut state.row.counters;
+        counters.matched += purged.unbegun;
+        counters.dropped += purged.unbegun;
+        for (seq, due) in &purged.deliveries {
+            if state.open.remove(*seq) {
+                counters.dropped += 1;
+                self.layers
+                    .remove(Space::Due, rows::due_key(id, *due, *seq));
+            }
+        }
+        self.changed.subscriptions.insert(id);
+    }
+
+    pub(super) fn fold_resent(&mut self, resent: &Resent) {
+        let id = resent.subscription;
+        let Some(state) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        if !state.open.insert(resent.seq) {
+            return;
+        }
+        state.row.counters.matched += 1;
+        state.row.due_floor = state.row.due_floor.min(resent.due);
+        let owed = Owed::Attempt(resent.progress);
+        self.put_owed(id, resent.due, resent.seq, &owed);
+        self.changed.subscriptions.insert(id);
     }
 
     pub(super) fn fold_snapshot(&mut self, snapshot: &Snapshot) {

@@ -100,6 +100,7 @@ fn next(note: &AttemptNote) -> (&'static str, String) {
         NoteNext::Delivered => (GREEN, "delivered".to_owned()),
         NoteNext::Due(due) => (YELLOW, format!("retry in {}", until(due))),
         NoteNext::Dead(reason) => (RED, format!("given up: {reason}")),
+        NoteNext::Purged => (RED, "purged".to_owned()),
         NoteNext::DeadLetter { reason, due } => {
             let due = until(due);
             (RED, format!("given up: {reason}; dead letter in {due}"))
