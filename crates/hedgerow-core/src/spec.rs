@@ -21,6 +21,7 @@ mod input_mapping;
 mod operator;
 mod subscription;
 mod topic;
+mod unique;
 mod webhook_tls;
 
 use serde_json::Value;
@@ -36,8 +37,6 @@ pub use operator::{OperandKind, Operator};
 pub use subscription::{Destination, SubscriptionSpec};
 pub use topic::{InputSchema, TopicSpec};
 pub use webhook_tls::{TlsVersion, WebhookTls};
-
-use crate::limits;
 
 /// A declaration that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,16 +76,20 @@ pub struct Checked<T> {
     pub warnings: Vec<Warning>,
 }
 
-/// Reads the JSON of a declaration.
+/// Reads the JSON of a declaration of at most `bytes_max` bytes.
 ///
 /// # Errors
 ///
-/// If it is too long or no JSON.
-pub fn parse(body: &[u8]) -> Result<Value, SpecError> {
-    if body.len() > limits::SPEC_BYTES_MAX {
-        let message = format!("must not be longer than {} bytes", limits::SPEC_BYTES_MAX);
+/// If it is too long or no JSON, or names a member twice in one object: which of them is meant is not known.
+pub fn parse(body: &[u8], bytes_max: usize) -> Result<Value, SpecError> {
+    if body.len() > bytes_max {
+        let message = format!("must not be longer than {bytes_max} bytes");
         return Err(SpecError::new("", message));
     }
-    serde_json::from_slice(body)
-        .map_err(|error| SpecError::new("", format!("must be JSON: {error}")))
+    let value = serde_json::from_slice(body)
+        .map_err(|error| SpecError::new("", format!("must be JSON: {error}")))?;
+    match unique::first_double(body) {
+        None => Ok(value),
+        Some(field) => Err(SpecError::new(field, "stands there twice")),
+    }
 }

@@ -126,5 +126,5 @@ async fn json_body(app: &App, request: Request) -> Result<Value, ApiError> {
     if bytes.is_empty() {
         return Ok(Value::Object(serde_json::Map::new()));
     }
-    Ok(spec::parse(&bytes)?)
+    Ok(spec::parse(&bytes, limits::SPEC_BYTES_MAX)?)
 }

@@ -46,7 +46,7 @@ async fn record(
 }
 
 fn parsed(record: &str) -> Value {
-    parse(record.as_bytes()).unwrap()
+    parse(record.as_bytes(), hedgerow_core::limits::SPEC_BYTES_MAX).unwrap()
 }
 
 const TOPIC: &str =

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use hedgerow_core::limits;
+use hedgerow_core::{limits, spec};
 use serde_json::{Value, json};
 
 use super::extract::Bearer;
@@ -22,8 +22,7 @@ pub async fn post(
         body::discard(body);
         return Err(ApiError::body_too_large(limits::APPLY_BYTES_MAX));
     }
-    let declarations: Value = serde_json::from_slice(&read?)
-        .map_err(|error| ApiError::member("", &format!("must be JSON: {error}")))?;
+    let declarations = spec::parse(&read?, limits::APPLY_BYTES_MAX)?;
     match apply::apply(&app, &grant, &declarations).await {
         Ok(applied) => Ok(Json(json!({ "value": shown(&applied) }))),
         Err(ApplyError::Invalid(faults)) => Err(ApiError::faults(&faults)),

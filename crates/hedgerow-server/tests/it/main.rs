@@ -9,6 +9,7 @@ mod config;
 mod connections;
 mod dead_letters;
 mod delivery;
+mod double_members;
 mod explanation;
 mod filters;
 mod golden;
