@@ -35,7 +35,15 @@ pub use self::validation::failure as validation_failure;
 
 /// Whether a path needs the admin token.
 pub fn is_guarded(path: &str) -> bool {
-    path == "/api" || path.starts_with("/api/")
+    matches!(path, "/api" | "/api/") || path.starts_with("/api/v")
+}
+
+/// Whether a request is for the admin API or what is beside it, and not a publisher's who missed the right path. Who reads at a
+/// path of no kind looks for a page.
+pub fn is_meant(method: &Method, path: &str) -> bool {
+    let is_page = matches!(path, "/" | "/healthz" | "/metrics") || path.starts_with("/metrics/");
+    let reads = matches!(*method, Method::GET | Method::HEAD) && !path.contains("/api/event");
+    is_page || reads || is_guarded(path)
 }
 
 /// Everything but the publish route.

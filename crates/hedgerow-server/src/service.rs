@@ -103,6 +103,10 @@ impl Requests {
             let answer = callback::answer(&self.app, token, &parts).await;
             return answer.map(Either::Left);
         }
+        if !admin::is_meant(&parts.method, parts.uri.path()) {
+            let answer = handler::answer_nowhere(&self.app, &parts, body, id);
+            return answer.map(Either::Left);
+        }
         if admin::is_guarded(parts.uri.path()) {
             match self.app.tokens.grant(&parts.headers, self.app.time()) {
                 Some(grant) => drop(parts.extensions.insert(grant)),

@@ -175,7 +175,7 @@ impl PublishError {
     pub(crate) fn too_many() -> Self {
         let max = limits::EVENTS_PER_REQUEST_MAX;
         Self::too_large(format!(
-            "The request has more than the maximum of {max} events."
+            "The request has more than the maximum of {max} events; the first that is too many is the one at index {max}."
         ))
     }
 
@@ -197,15 +197,23 @@ impl PublishError {
     #[must_use]
     #[allow(clippy::missing_panics_doc)] // It cannot.
     pub fn to_body(&self, report: &Report<'_>) -> Vec<u8> {
-        let details = self.details.iter().map(|detail| DetailBody {
-            code: "InputJsonInvalid",
-            message: with_report(&detail.message, report),
-        });
+        let detail = |code, message| DetailBody {
+            code,
+            message: with_report(message, report),
+        };
+        let faults = self.details.iter();
+        let mut details: Vec<_> = faults
+            .map(|fault| detail("InputJsonInvalid", &fault.message))
+            .collect();
+        if details.is_empty() {
+            // What is no fault of the JSON has one detail: itself, as in bodies of the vendor's.
+            details.push(detail(self.code.as_str(), &self.message));
+        }
         let body = Body {
             error: ErrorBody {
                 code: self.code.as_str(),
                 message: with_report(&self.message, report),
-                details: details.collect(),
+                details,
             },
         };
         serde_json::to_vec(&body).expect("texts in lists are always JSON")
@@ -221,7 +229,6 @@ struct Body {
 struct ErrorBody {
     code: &'static str,
     message: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     details: Vec<DetailBody>,
 }
 
@@ -263,6 +270,29 @@ mod tests {
             "details": [{ "code": "InputJsonInvalid", "message": message }],
         }});
         assert_eq!(body, expected);
+    }
+
+    /// ED-065: details are never missing.
+    #[test]
+    fn what_is_no_fault_of_the_json_has_itself_for_a_detail() {
+        let report = Report {
+            request_id: "0f8fad5b-d9cb-469f-a165-70867728950e",
+            number: 0,
+            time: Timestamp::from_millis(0),
+        };
+        for (error, code) in [
+            (
+                PublishError::new(ErrorCode::Unauthorized, "No."),
+                "Unauthorized",
+            ),
+            (PublishError::too_many(), "RequestEntityTooLarge"),
+        ] {
+            let body: serde_json::Value = serde_json::from_slice(&error.to_body(&report)).unwrap();
+            let error = &body["error"];
+            assert_eq!(error["code"], code);
+            let detail = serde_json::json!([{ "code": code, "message": error["message"] }]);
+            assert_eq!(error["details"], detail);
+        }
     }
 
     #[test]

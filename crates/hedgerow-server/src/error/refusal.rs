@@ -38,6 +38,15 @@ impl Refusal {
         PublishError::new(ErrorCode::NotFound, message).into()
     }
 
+    /// There is nothing at this path.
+    pub fn no_path(path: &str) -> Self {
+        let message = format!(
+            "There is nothing at '{}'; events are published to '/TOPIC/api/events', and the admin API is below '/api/v1'.",
+            shorten(path)
+        );
+        PublishError::new(ErrorCode::NotFound, message).into()
+    }
+
     /// ED-009.
     pub fn method() -> Self {
         let error = PublishError::new(ErrorCode::BadRequest, "Only POST publishes events.");

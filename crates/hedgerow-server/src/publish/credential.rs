@@ -1,6 +1,7 @@
 //! Who may publish: whoever has one of the two keys of the topic, or a signature made with one (sections 1.2 to 1.4). Secrets
 //! are compared in constant time (ED-014).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use hedgerow_core::time::Timestamp;
@@ -144,11 +145,24 @@ pub fn is_keyed(request: &Parts) -> bool {
 }
 
 /// The first value of a parameter of the query, still encoded.
-pub fn query_parameter<'r>(request: &'r Parts, name: &str) -> Option<&'r str> {
-    let parameters = request.uri.query()?.split('&');
-    parameters
-        .filter_map(|parameter| parameter.split_once('='))
-        .find_map(|(of, value)| of.eq_ignore_ascii_case(name).then_some(value))
+fn query_parameter<'r>(request: &'r Parts, name: &str) -> Option<&'r str> {
+    query_values(request, name).next()
+}
+
+/// All values of a parameter of the query, still encoded. Its name may be in any case, and encoded.
+fn query_values<'r>(request: &'r Parts, name: &str) -> impl Iterator<Item = &'r str> {
+    let parameters = request.uri.query().unwrap_or_default().split('&');
+    let pairs = parameters.filter_map(|parameter| parameter.split_once('='));
+    pairs.filter_map(move |(of, value)| {
+        unescaped(of)
+            .eq_ignore_ascii_case(name.as_bytes())
+            .then_some(value)
+    })
+}
+
+/// Whether a parameter of the query has this value wherever it stands, and may be missing.
+pub fn has_no_other_value(request: &Parts, name: &str, value: &str) -> bool {
+    query_values(request, name).all(|found| *unescaped(found) == *value.as_bytes())
 }
 
 fn judge_key(key: &[u8], keys: &TopicKeys) -> Result<(), KeyRefused> {
@@ -163,7 +177,19 @@ fn judge_key(key: &[u8], keys: &TopicKeys) -> Result<(), KeyRefused> {
 /// Reads a key out of a query. No key has a space, so one stands for the `+` that it was before somebody decoded it
 /// (ED-013): `+`, `%2B` and `%20` are all the same.
 fn decode_key(text: &str) -> Vec<u8> {
-    let mut key = Vec::with_capacity(text.len());
+    let mut key = unescaped(text).into_owned();
+    key.iter_mut()
+        .filter(|byte| **byte == b' ')
+        .for_each(|byte| *byte = b'+');
+    key
+}
+
+/// A text of a query without its percent-encoding; `+` stays one.
+fn unescaped(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains('%') {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
         let escaped = (*first == b'%').then(|| hex_pair(behind)).flatten();
@@ -171,10 +197,10 @@ fn decode_key(text: &str) -> Vec<u8> {
             Some(byte) => (byte, &behind[2..]),
             None => (*first, behind),
         };
-        key.push(if byte == b' ' { b'+' } else { byte });
+        bytes.push(byte);
         rest = after;
     }
-    key
+    Cow::Owned(bytes)
 }
 
 fn hex_pair(text: &[u8]) -> Option<u8> {
@@ -245,6 +271,7 @@ mod tests {
             ("/?aeg-sas-key=ab%2B%2Fcd%3D%3D", &[], Ok(())),
             ("/?aeg-sas-key=ab%2b/cd%3d=", &[], Ok(())),
             ("/?aeg-sas-key=ab%20/cd==", &[], Ok(())),
+            ("/?Aeg%2DSas%2dKey=ab+/cd==", &[], Ok(())),
             ("/?api-version=2018-01-01&aeg-sas-key=ef+/gh==", &[], Ok(())),
             ("/?aeg-sas-key=ab%2", &[], wrong),
             ("/?aeg-sas-key=", &[], wrong),
@@ -285,6 +312,31 @@ mod tests {
         for (uri, headers, expect) in rows {
             let judged = judged(&request(uri, headers), &topic(), "2030-01-01T00:00:00Z");
             assert_eq!(judged, *expect, "{uri} {headers:?}");
+        }
+    }
+
+    /// ED-006: encoded or twice is no other version.
+    #[test]
+    fn a_parameter_has_one_value_however_it_is_written() {
+        for (query, expect) in [
+            ("", true),
+            ("?", true),
+            ("?x=1", true),
+            ("?api-version", true),
+            ("?api-version=2018-01-01", true),
+            ("?API-Version=2018%2D01%2d01", true),
+            ("?api%2Dversion=2018-01-01&x=1", true),
+            ("?api-version=2018-01-01&api-version=2018-01-01", true),
+            ("?api-version=", false),
+            ("?api-version=2018-01-1", false),
+            ("?api-version=2018-01-01&api-version=2020-06-01", false),
+            ("?api-version=2020-06-01&api-version=2018-01-01", false),
+            ("?api-version=2018-01-01%", false),
+            ("?api%2Dversion=1", false),
+        ] {
+            let request = request(&format!("/{query}"), &[]);
+            let found = has_no_other_value(&request, "api-version", "2018-01-01");
+            assert_eq!(found, expect, "{query}");
         }
     }
 

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::body::{self, BodyError};
 use crate::error::{PUBLISH_METHODS, Refusal};
-use crate::publish::credential::{authenticate, query_parameter};
+use crate::publish::credential::{authenticate, has_no_other_value};
 use crate::publish::{Route, bearer, outcome};
 use crate::state::App;
 
@@ -43,36 +43,68 @@ pub async fn answer(
         return options();
     }
     let began = Instant::now();
-    let mut events = 0;
-    let result = take(app, topic, request, &mut body, &mut events).await;
-    let topic = topic.unwrap_or_default();
-    match result {
+    let mut known = Known::default();
+    match take(app, topic, request, &mut body, &mut known).await {
         Ok(()) => {
-            outcome::accepted(app, topic, events, began.elapsed(), request_id);
+            outcome::accepted(&known, began.elapsed(), request_id);
             Response::new(Full::default())
         }
         Err(refusal) => {
-            outcome::refused(app, topic, &refusal, events, request_id);
-            if !refusal.closes() && !is_waiting_for_leave(request) {
-                body::discard(body);
-            }
-            let report = Report {
-                request_id,
-                number: 0,
-                time: app.time(),
-            };
-            refusal.into_response(&report)
+            outcome::refused(app, &known, &refusal, request_id);
+            refuse(app, refusal, request, body, request_id)
         }
     }
 }
 
-/// Stores the events of a request; `count` says how many there are as soon as that is known.
+/// Answers a request for a path at which there is nothing, in the shape in which publishers are answered: it is nearly always
+/// one of theirs.
+pub fn answer_nowhere(
+    app: &App,
+    request: &Parts,
+    body: Incoming,
+    request_id: &str,
+) -> Response<Full<Bytes>> {
+    let refusal = Refusal::no_path(request.uri.path());
+    if request.method == Method::POST {
+        outcome::refused(app, &Known::default(), &refusal, request_id);
+    }
+    refuse(app, refusal, request, body, request_id)
+}
+
+fn refuse(
+    app: &App,
+    refusal: Refusal,
+    request: &Parts,
+    body: Incoming,
+    request_id: &str,
+) -> Response<Full<Bytes>> {
+    if !refusal.closes() && !is_waiting_for_leave(request) {
+        body::discard(body);
+    }
+    let report = Report {
+        request_id,
+        number: 0,
+        time: app.time(),
+    };
+    refusal.into_response(&report)
+}
+
+/// What is known of a request so far, whatever becomes of it.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The topic, if there is one.
+    pub(super) topic: Option<Arc<PublishTopic>>,
+    /// How many events it has, once they are read.
+    pub(super) events: u32,
+}
+
+/// Stores the events of a request.
 async fn take(
     app: &App,
     topic: Option<&str>,
     request: &Parts,
     body: &mut Incoming,
-    count: &mut u32,
+    known: &mut Known,
 ) -> Result<(), Refusal> {
     if request.method != Method::POST {
         return Err(Refusal::method());
@@ -80,12 +112,14 @@ async fn take(
     let engine = app.engine()?;
     let topics = engine.topics();
     let found = topic.and_then(|name| topics.get(&*lower_case(name)));
-    let topic = found.ok_or_else(|| Refusal::no_topic(topic))?;
+    let topic = &*known
+        .topic
+        .insert(found.cloned().ok_or_else(|| Refusal::no_topic(topic))?);
     match bearer::judge(app, request, &topic.name) {
         Some(judged) => judged?,
         None => authenticate(app, request, topic)?,
     }
-    if query_parameter(request, "api-version").is_some_and(|version| version != API_VERSION) {
+    if !has_no_other_value(request, "api-version", API_VERSION) {
         return Err(Refusal::api_version());
     }
     let packed = {
@@ -110,7 +144,7 @@ async fn take(
         }
         packed
     };
-    *count = packed.count();
+    known.events = packed.count();
     if packed.count() > 0 {
         let appending = engine.store().append(topic.id, packed)?;
         appending.await.map_err(|_| Refusal::lost())?;
@@ -164,7 +198,7 @@ fn is_waiting_for_leave(request: &Parts) -> bool {
     request.headers.contains_key(EXPECT) && request.headers.contains_key(CONTENT_LENGTH)
 }
 
-pub(super) fn lower_case(name: &str) -> Cow<'_, str> {
+fn lower_case(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         return Cow::Owned(name.to_ascii_lowercase());
     }

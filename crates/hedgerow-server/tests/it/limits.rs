@@ -107,7 +107,7 @@ async fn refusals_for_size_say_limit_and_measure() {
     let refused = server.publish("orders", &key, many(5_001)).await;
     assert_eq!(refused.status, 413);
     assert!(
-        refused.message().contains("5000 events"),
+        refused.message().contains("5000 events") && refused.message().contains("index 5000"),
         "{}",
         refused.message()
     );

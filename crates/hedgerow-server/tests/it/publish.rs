@@ -19,6 +19,14 @@ fn assert_error(answer: &Answer, status: u16, code: &str) {
     );
     let id = answer.header("x-ms-request-id").unwrap();
     assert!(answer.message().contains(id), "{}", answer.message());
+    // ED-065: whatever it is about, it has details.
+    let body = answer.json();
+    let details = body["error"]["details"].as_array().unwrap();
+    assert!(!details.is_empty(), "{body}");
+    for detail in details {
+        assert!(detail["code"].is_string(), "{body}");
+        assert!(detail["message"].as_str().unwrap().contains(id), "{body}");
+    }
     let is_later = matches!(status, 429 | 503);
     assert_eq!(
         answer.headers.contains_key("retry-after"),
@@ -114,6 +122,69 @@ async fn rows_of_the_table_of_responses() {
         413,
         "RequestEntityTooLarge",
     );
+    server.stop_and_wait().await;
+}
+
+/// ED-064, ED-065: who misses the path or the method is a publisher, and is answered like one.
+#[tokio::test]
+async fn near_misses_are_answered_like_publishers() {
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    for path in [
+        "/topics/orders/api/event",
+        "/orders/api/event",
+        "/orders/api/events/",
+        "/api/events/",
+        "/api/event",
+        "/orders",
+        "//api/events",
+        "/events",
+    ] {
+        for method in ["POST", "PUT", "GET"] {
+            if method == "GET" && !path.contains("/api/event") {
+                continue;
+            }
+            let request = Request::builder().method(method).uri(path);
+            let answer = server
+                .send(request.header("aeg-sas-key", &key), event("1"))
+                .await;
+            assert_error(&answer, 404, "NotFound");
+            assert!(
+                answer.message().contains("/TOPIC/api/events"),
+                "{}",
+                answer.message()
+            );
+        }
+    }
+    for path in ["/orders/api/events", "/api/events"] {
+        for method in ["GET", "PUT", "PATCH", "DELETE"] {
+            let answer = server
+                .send(Request::builder().method(method).uri(path), "")
+                .await;
+            assert_error(&answer, 405, "BadRequest");
+            assert_eq!(answer.header("allow"), Some("POST, OPTIONS"), "ED-009");
+        }
+    }
+    // The admin API keeps its shape.
+    let nothing = server.admin("GET", "/api/v1/nothing", Value::Null).await;
+    assert_eq!(nothing.status, 404);
+    assert!(
+        nothing.json()["error"]["hint"].is_string(),
+        "{}",
+        nothing.text()
+    );
+    // ED-006: encoded, or twice the same.
+    for (query, status) in [
+        ("api-version=2018%2D01%2D01", 200),
+        ("api-version=2018-01-01&api-version=2018-01-01", 200),
+        ("api-version=2018-01-01&api-version=2020-01-01", 400),
+    ] {
+        let request = Request::post(format!("/orders/api/events?{query}"));
+        let answer = server
+            .send(request.header("aeg-sas-key", &key), event("1"))
+            .await;
+        assert_eq!(answer.status, status, "{query}: {}", answer.text());
+    }
     server.stop_and_wait().await;
 }
 
