@@ -12,6 +12,8 @@
 //! | accepting, as everybody at first | starts | its newest attempt failed |
 //! | failing | one of those starts in [`TRIAL_INTERVAL`] | a success |
 //!
+//! When the store has no room for the records of another attempt, all are treated as failing ones.
+//!
 //! So while others hang, who answers waits at most a second for a credit, and then only for the turns of those that asked
 //! before: of `n` subscriptions that all begin to hang at once, every second at least half of the limit is found out.
 
@@ -42,6 +44,9 @@ pub struct Leave {
 pub struct Room {
     /// The store takes nothing new: failed attempts only add to it.
     pub is_store_full: bool,
+    /// Whether the store has room for the records of another attempt. Without it everybody rests as if it failed: a trial now and
+    /// then is little beside what cleaning gives back, and without any nothing would be delivered that makes room.
+    pub has_record_room: bool,
     /// Slow attempts may start, as far as other endpoints are concerned.
     pub has_slow_room: bool,
 }
@@ -195,7 +200,8 @@ impl Turns {
             let Some((since, _)) = self.queues[standing.queue()].first_key_value() else {
                 continue;
             };
-            if standing.is_failing && room.is_store_full && now.timestamp < self.next_trial {
+            let must_rest = (standing.is_failing && room.is_store_full) || !room.has_record_room;
+            if must_rest && now.timestamp < self.next_trial {
                 rests = true;
             } else if !self.credits.is_full(standing.lane()) {
                 if standing.is_slow && !room.has_slow_room {
@@ -205,20 +211,25 @@ impl Turns {
                 }
             }
         }
-        let turn = first.and_then(|(_, standing)| self.start(standing, now));
+        let turn = first.and_then(|(_, standing)| self.start(standing, now, room));
         turn.map_or(Turn::Nobody { rests, is_crowded }, |(id, leave)| {
             Turn::Of(id, leave)
         })
     }
 
-    fn start(&mut self, standing: Standing, now: Now) -> Option<(SubscriptionId, Leave)> {
+    fn start(
+        &mut self,
+        standing: Standing,
+        now: Now,
+        room: Room,
+    ) -> Option<(SubscriptionId, Leave)> {
         let lane = standing.lane();
         let credit = self.credits.acquire(lane)?;
         let (_, subscription) = self.queues[standing.queue()].pop_first()?;
         let member = self.members.entry(subscription).or_default();
         member.waits_since = None;
         member.open += 1;
-        if standing.is_failing {
+        if standing.is_failing || !room.has_record_room {
             self.next_trial = now.timestamp.plus(TRIAL_INTERVAL);
         }
         self.started += 1;

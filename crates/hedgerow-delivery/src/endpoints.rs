@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hedgerow_core::credit::{CreditSettings, Signal};
+use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Now;
 use hedgerow_core::turns::{Leave, Room, SLOW_AFTER, Turn, Turns};
 use hedgerow_io::http::Target;
+use hedgerow_store::Usage;
 
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
@@ -33,6 +35,25 @@ pub(crate) struct Endpoints {
     taken: usize,
     /// Those of slow attempts.
     slow: usize,
+}
+
+/// What room the store has for attempts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreRoom {
+    /// Whether what is published is refused.
+    pub is_full: bool,
+    /// Of how many attempts at a time it has room for the records.
+    pub attempts_max: usize,
+}
+
+impl From<&Usage> for StoreRoom {
+    fn from(usage: &Usage) -> Self {
+        let attempts = usage.record_room_bytes / limits::ATTEMPT_RECORDS_BYTES_MAX;
+        Self {
+            is_full: usage.is_full,
+            attempts_max: usize::try_from(attempts).unwrap_or(usize::MAX),
+        }
+    }
 }
 
 /// Leave for one attempt at an endpoint. Comes back through [`Endpoints::release`] exactly once, wherever the subscription
@@ -84,11 +105,17 @@ impl Endpoints {
 
     /// The subscription whose turn it is, with a seat at its endpoint; `None` when nobody can start now.
     ///
-    /// A failed attempt adds to the log and frees nothing of it. So while the store `is_full`, those that fail get one attempt
+    /// A failed attempt adds to the log and frees nothing of it. So while the store is full, those that fail get one attempt
     /// at each endpoint in [`TRIAL_INTERVAL`](hedgerow_core::turns::TRIAL_INTERVAL), and the room that is left is for those
     /// that accept; the first success puts one back to full speed.
-    pub(crate) fn next_turn(&mut self, now: Now, is_full: bool) -> Option<(SubscriptionId, Seat)> {
-        while self.taken < self.attempts_max {
+    pub(crate) fn next_turn(
+        &mut self,
+        now: Now,
+        store: StoreRoom,
+    ) -> Option<(SubscriptionId, Seat)> {
+        // Without room for its records an attempt is a trial: one at a time.
+        let attempts_max = self.attempts_max.min(store.attempts_max.max(1));
+        while self.taken < attempts_max {
             let has_slow_room = self.slow < (self.attempts_max / 2).max(1);
             let Some(target) = self.listed.pop_front() else {
                 if !has_slow_room || !self.list_crowded() {
@@ -100,7 +127,8 @@ impl Endpoints {
                 endpoint.is_listed = false;
             }
             let room = Room {
-                is_store_full: is_full,
+                is_store_full: store.is_full,
+                has_record_room: self.taken < store.attempts_max,
                 has_slow_room,
             };
             match self.change(&target, |turns| turns.next(now, room)) {
@@ -247,6 +275,13 @@ mod tests {
 
     use super::*;
 
+    fn room(is_full: bool) -> StoreRoom {
+        StoreRoom {
+            is_full,
+            attempts_max: usize::MAX,
+        }
+    }
+
     fn target(host: &str) -> Target {
         Target::from_url(&format!("https://{host}/").parse().unwrap()).unwrap()
     }
@@ -282,7 +317,7 @@ mod tests {
                 }
                 for _ in 0..10 {
                     endpoints.end_rest();
-                    let (id, seat) = endpoints.next_turn(at, true).unwrap();
+                    let (id, seat) = endpoints.next_turn(at, room(true)).unwrap();
                     let is_success = accepting.contains(&id);
                     let signal = if is_success {
                         Signal::Success
@@ -320,7 +355,7 @@ mod tests {
         };
         ask(&mut endpoints);
         let mut seats = Vec::new();
-        while let Some((_, seat)) = endpoints.next_turn(times.0, false) {
+        while let Some((_, seat)) = endpoints.next_turn(times.0, room(false)) {
             seats.push(seat);
         }
         assert_eq!(seats.len(), 8);
@@ -331,18 +366,55 @@ mod tests {
         }
         ask(&mut endpoints);
         let mut seats = Vec::new();
-        while let Some((id, seat)) = endpoints.next_turn(timeout, false) {
+        while let Some((id, seat)) = endpoints.next_turn(timeout, room(false)) {
             seats.push((id, seat));
         }
         assert_eq!(seats.len(), 4);
         endpoints.queue(&target("good.example"), SubscriptionId(100));
-        let (id, good) = endpoints.next_turn(timeout, false).unwrap();
+        let (id, good) = endpoints.next_turn(timeout, room(false)).unwrap();
         assert_eq!(id, SubscriptionId(100));
         endpoints.release(good, Signal::Success, timeout);
         // Those that wait get on when one of them ends.
         let (first, seat) = seats.pop().unwrap();
         endpoints.release(seat, Signal::Overload, timeout);
-        let (next, _seat) = endpoints.next_turn(timeout, false).unwrap();
+        let (next, _seat) = endpoints.next_turn(timeout, room(false)).unwrap();
         assert_ne!(first, next);
+    }
+
+    #[test]
+    fn an_attempt_starts_only_if_there_is_room_for_its_records() {
+        let now = Times::new().0;
+        let mut endpoints = Endpoints::new(CreditSettings::default(), 100);
+        for number in 0..20 {
+            let host = format!("host-{number}.example");
+            endpoints.queue(&target(&host), SubscriptionId(number));
+        }
+        let store = StoreRoom {
+            is_full: true,
+            attempts_max: 3,
+        };
+        let mut seats = Vec::new();
+        while let Some((_, seat)) = endpoints.next_turn(now, store) {
+            seats.push(seat);
+        }
+        assert_eq!(seats.len(), 3);
+        for seat in seats {
+            endpoints.release(seat, Signal::Success, now);
+        }
+        // Without any room one trial at a time is made, at each endpoint rarely.
+        let store = StoreRoom {
+            attempts_max: 0,
+            ..store
+        };
+        for expected in 3..20 {
+            let (id, seat) = endpoints.next_turn(now, store).unwrap();
+            assert_eq!(id, SubscriptionId(expected));
+            assert!(endpoints.next_turn(now, store).is_none());
+            endpoints.queue(&target(&format!("host-{expected}.example")), id);
+            endpoints.release(seat, Signal::Success, now);
+        }
+        endpoints.end_rest();
+        assert!(endpoints.next_turn(now, store).is_none());
+        assert!(endpoints.is_anybody_resting());
     }
 }

@@ -230,11 +230,13 @@ pub struct Usage {
     pub used_bytes: u64,
     /// At how many of them publishing is refused.
     pub watermark_bytes: u64,
-    /// Whether publishing is refused, or soon: the log has grown to half a segment below its watermark, or the disk has too
-    /// little space left.
+    /// Whether the largest publish request would be refused: the log has grown to its watermark, or the disk has too little
+    /// space left.
     pub is_full: bool,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
+    /// Bytes that records other than events may still take.
+    pub record_room_bytes: u64,
     /// Segments given over to new data so far, counted since the store was opened.
     pub recycled_segments: u64,
     /// Bytes of kept files.

@@ -20,7 +20,8 @@
 //! | `ring` | the newest groups in memory |
 //! | `read` | reads groups and events, from the ring or from disk |
 //! | `threads` | those that commit, tend segments and clean |
-//! | `shared` | what these share: admission, checkpoints, closing |
+//! | `room` | how much there is room for, so that `bytes_max` is never exceeded |
+//! | `shared` | what these share: checkpoints, closing |
 //!
 //! The life of a log: [`Log::open`] finds and repairs what is on the disk; its owner replays the groups of
 //! [`RecoveredLog`] into the view; [`RecoveredLog::start`] begins to write. The first error of a write or a sync closes
@@ -39,6 +40,7 @@ mod queue;
 mod read;
 mod recover;
 mod ring;
+mod room;
 mod scan;
 mod segment;
 mod shared;
@@ -79,13 +81,6 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub const SEGMENT_BYTES_MIN: u32 = 64 * 1024;
 /// The largest segment: offsets in it fit 32 bits with room to spare.
 pub const SEGMENT_BYTES_MAX: u32 = 1024 * 1024 * 1024;
-/// Segments that are kept to settle and to clean when publishing is refused, at least.
-const RESERVE_SEGMENTS: u64 = 4;
-/// The part of the bytes that is kept at least, for the growth of kept files before they are written anew.
-const RESERVE_DIVISOR: u64 = 8;
-/// This part of a segment below the watermark the log counts as full: what is published is refused before the last byte of
-/// room is used, and what fails has to rest by then.
-const NEARLY_FULL_DIVISOR: u64 = 2;
 const LOCK: &str = "LOCK";
 const MIB: usize = 1024 * 1024;
 
@@ -94,8 +89,8 @@ const MIB: usize = 1024 * 1024;
 pub struct LogOptions {
     /// The size of a segment, a multiple of 4096. Segments made earlier keep theirs.
     pub segment_bytes: u32,
-    /// How large the log and the kept files may become together. Publishing is refused an eighth below this, but at
-    /// least four segments.
+    /// How large the log and the kept files may become together, everything counted that lies in `log/` and `kept/` at
+    /// any moment. Publishing is refused an eighth below this, but at least four segments (`room` has the arithmetic).
     pub bytes_max: u64,
     /// A segment of which only a part is needed is cleaned when it is as old as this, or when the log takes more than
     /// half of its bytes.
@@ -131,19 +126,6 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// At how many used bytes publishing is refused. At least two segments.
-    #[must_use]
-    pub fn watermark_bytes(&self) -> u64 {
-        let segment_bytes = u64::from(self.segment_bytes);
-        let segments = (self.bytes_max / segment_bytes).max(2 + RESERVE_SEGMENTS);
-        (segments - RESERVE_SEGMENTS.max(segments / RESERVE_DIVISOR)) * segment_bytes
-    }
-
-    /// How far below the watermark the log counts as full.
-    fn nearly_full_bytes(&self) -> u64 {
-        u64::from(self.segment_bytes) / NEARLY_FULL_DIVISOR
-    }
-
     /// The largest frame.
     fn record_bytes_max(&self) -> usize {
         self.segment_bytes as usize - group::HEADER_BYTES

@@ -415,6 +415,7 @@ impl Store for MemoryStore {
         Usage {
             used_bytes,
             watermark_bytes: u64::MAX,
+            record_room_bytes: u64::MAX,
             ..Usage::default()
         }
     }

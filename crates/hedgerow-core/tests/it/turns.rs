@@ -14,6 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const QUICKLY: Duration = Duration::from_millis(50);
 const ROOM: Room = Room {
     is_store_full: false,
+    has_record_room: true,
     has_slow_room: true,
 };
 

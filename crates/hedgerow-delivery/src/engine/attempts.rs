@@ -17,7 +17,7 @@ use hedgerow_store::{StoreError, Usage};
 
 use super::{Engine, Phase};
 use crate::attempt::{self, Job};
-use crate::endpoints::Seat;
+use crate::endpoints::{Seat, StoreRoom};
 use crate::runner::{Flight, Next, Runner};
 
 /// A delivery that ends undelivered.
@@ -53,8 +53,8 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
-        while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, usage.is_full)
-        {
+        let room = StoreRoom::from(&usage);
+        while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;
             }

@@ -31,6 +31,8 @@ use crate::{Liveness, Needed};
 
 /// Segments that are cleaned at once: their records' changes are in memory.
 const PART_LEN: usize = 32;
+/// While publishing is refused this part of a segment is worth a cleaning: records of attempts that the log could take.
+const WORTH_DIVISOR_PRESSED: u64 = 4;
 
 /// What is to be cleaned, as the view saw it.
 #[derive(Default)]
@@ -48,22 +50,20 @@ struct Step {
     segment: Arc<Segment>,
     /// What is still needed of it; topics of which nothing is are left out.
     needed: HashMap<TopicId, Needed>,
-    /// About how many bytes that is.
-    needed_bytes: u64,
+    /// How many bytes are copied at most: about what these take, and what its records say of deliveries.
+    copy_bytes: u64,
 }
 
 impl Plan {
     /// The steps that are taken at once, so that many share the syncs of one commit: runs that leave about a segment to
     /// be kept, which there is room for.
-    fn parts(&self, needed_bytes_max: u64) -> Vec<Vec<&Step>> {
+    fn parts(&self, copy_bytes_max: u64) -> Vec<Vec<&Step>> {
         let mut parts: Vec<Vec<&Step>> = Vec::new();
-        let mut part_bytes = needed_bytes_max;
+        let mut part_bytes = copy_bytes_max;
         for run in &self.runs {
-            let run_bytes: u64 = run.iter().map(|step| step.needed_bytes).sum();
+            let run_bytes = copy_bytes_of(run);
             match parts.last_mut() {
-                Some(part)
-                    if part_bytes + run_bytes <= needed_bytes_max && part.len() < PART_LEN =>
-                {
+                Some(part) if part_bytes + run_bytes <= copy_bytes_max && part.len() < PART_LEN => {
                     part_bytes += run_bytes;
                     part.extend(run);
                 }
@@ -77,6 +77,10 @@ impl Plan {
     }
 }
 
+fn copy_bytes_of(run: &[Step]) -> u64 {
+    run.iter().map(|step| step.copy_bytes).sum()
+}
+
 /// What is owed for one event, as of the record read last.
 type States = Vec<(SubscriptionId, Option<(Timestamp, Owed)>)>;
 
@@ -87,11 +91,16 @@ impl Shared {
         let mut run = Vec::new();
         let mut freed_bytes = 0;
         let mut good = 0;
+        let mut copy_bytes = 0;
         let segments = self.segments();
         let used_bytes = self.used_bytes();
         let now = segments
             .back()
             .map_or(Timestamp::ZERO, |newest| clock_of(newest));
+        let mut worth_bytes = u64::from(self.options.segment_bytes);
+        if used_bytes >= self.options.watermark_bytes() {
+            worth_bytes /= WORTH_DIVISOR_PRESSED;
+        }
         // The view has folded a group of the next segment: so there is one.
         for segment in segments.iter().filter(|one| one.number < through.segment()) {
             let (needed, needed_bytes) = needed_of(segment, liveness);
@@ -106,18 +115,20 @@ impl Shared {
             run.push(Step {
                 segment: Arc::clone(segment),
                 needed,
-                needed_bytes,
+                copy_bytes: needed_bytes + record_bytes_of(segment),
             });
+            copy_bytes = copy_bytes.max(copy_bytes_of(&run));
             if !liveness.has_baseline(segment.number + 1) {
                 continue;
             }
             runs.push(std::mem::take(&mut run));
-            let is_worth_it = freed_bytes >= u64::from(self.options.segment_bytes);
+            let is_worth_it = freed_bytes >= worth_bytes;
             if is_worth_it || runs.iter().flatten().all(|step| step.needed.is_empty()) {
                 good = runs.len();
             }
         }
         runs.truncate(good);
+        self.reserve_copy(copy_bytes);
         Plan {
             runs,
             topics: liveness.subscriptions().into_iter().collect(),
@@ -140,6 +151,7 @@ impl Shared {
             if self.segments().front().map(|oldest| oldest.number) != Some(first) {
                 continue;
             }
+            self.trim_free_files()?;
             if part.iter().any(|step| !step.needed.is_empty()) || !self.kept.is_empty() {
                 self.keep_needed(&part, plan)?;
                 self.cleaned_segments
@@ -159,8 +171,8 @@ impl Shared {
         if self.kept.is_empty() {
             return Ok(());
         }
-        let is_pressed = self.used_bytes() >= self.options.watermark_bytes();
-        self.kept.tidy(&plan.kept, is_pressed)
+        self.kept
+            .tidy(&plan.kept, self.pressure(), || self.room_for_copy())
     }
 
     /// Copies what is needed of a part.
@@ -185,10 +197,11 @@ impl Shared {
 
     /// Gives the file of the oldest segment back.
     fn forget_oldest(&self, oldest: &Segment) -> Result<(), StoreError> {
+        // Its file counts until it is gone.
+        let _leaving = self.leave(u64::from(oldest.capacity) + oldest.index_bytes());
         self.remove_oldest(oldest.number);
         failpoint::hit("segment-forget");
-        let room = self.options.bytes_max.saturating_sub(self.used_bytes());
-        self.pool.release(oldest, room)
+        self.pool.release(oldest, self.room_for_files())
     }
 
     fn for_each_record(
@@ -355,6 +368,13 @@ fn needed_of(segment: &Segment, liveness: &dyn Liveness) -> (HashMap<TopicId, Ne
         needed.insert(*topic, one);
     }
     (needed, bytes)
+}
+
+/// The bytes of a segment that are no events: of what its records say of deliveries no more is copied than that.
+fn record_bytes_of(segment: &Segment) -> u64 {
+    let content = segment.content();
+    let events: u64 = content.topics.values().map(|range| range.bytes).sum();
+    u64::from(content.end).saturating_sub(events)
 }
 
 /// The time of the last group of a segment.

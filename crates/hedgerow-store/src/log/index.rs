@@ -98,6 +98,20 @@ struct StretchBody {
     frames_crc: Option<u32>,
 }
 
+/// Bytes of an index at most, beside its topics: the form's head, ids, two headers, an offset and lengths.
+const BASE_BYTES_MAX: u64 = 64 + 16 + 2 * (HEADER_BYTES as u64 + 5) + 3 * 5;
+/// Bytes of a topic at most, beside its stretches: an id, two numbers, a size and a count, as `postcard` writes them.
+const TOPIC_BYTES_MAX: u64 = 5 + 3 * 10 + 5;
+/// Bytes of a stretch at most: a number, a gap, a length and a crc.
+const STRETCH_BYTES_MAX: u64 = 10 + 5 + 5 + 1 + 5;
+
+/// How many bytes the index of a segment with this content takes at most.
+pub(crate) fn bytes_max(content: &Content) -> u64 {
+    let stretches = content.topics.values().map(|range| range.stretches.len());
+    let stretches = stretches.sum::<usize>() as u64;
+    BASE_BYTES_MAX + content.topics.len() as u64 * TOPIC_BYTES_MAX + stretches * STRETCH_BYTES_MAX
+}
+
 /// The bytes of the index of segment `number` with this content; `None` if it has no group.
 pub(crate) fn encode(store_id: [u8; 16], number: u32, content: &Content) -> Option<Vec<u8>> {
     let edges = content.edges.as_ref()?;

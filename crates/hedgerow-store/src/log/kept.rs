@@ -35,6 +35,7 @@ pub(crate) use self::cleaning::Cleaning;
 pub(crate) use self::file::KeptFile;
 use self::manifest::Manifest;
 pub(crate) use self::manifest::NEW_PATH as NEW_MANIFEST;
+pub(crate) use self::tidy::Pressure;
 use crate::StoredEvent;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -85,6 +86,8 @@ pub(crate) struct Kept {
     has_manifest: AtomicBool,
     /// The size of all files: publishing asks for it each time.
     bytes: AtomicU64,
+    /// The size of what is being added and does not count yet.
+    writing_bytes: AtomicU64,
     compacted_files: AtomicU64,
 }
 
@@ -139,6 +142,7 @@ impl Kept {
             state: RwLock::new(state),
             writing: Mutex::default(),
             has_manifest: AtomicBool::new(has_manifest),
+            writing_bytes: AtomicU64::new(0),
             compacted_files: AtomicU64::new(0),
         })
     }
@@ -169,6 +173,11 @@ impl Kept {
     /// The size of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The size of what is being added and does not count yet.
+    pub(crate) fn writing_bytes(&self) -> u64 {
+        self.writing_bytes.load(Ordering::Relaxed)
     }
 
     /// How many files were written anew.
@@ -270,7 +279,7 @@ impl Kept {
     /// gone are removed.
     fn commit(&self, state: State) -> Result<(), StoreError> {
         manifest::put(&*self.disk)?;
-        self.bytes.store(state.bytes(), Ordering::Relaxed);
+        let bytes = state.bytes();
         let before = {
             let mut current = self.state.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, state)
@@ -282,6 +291,8 @@ impl Kept {
                     .map_err(StoreError::io("remove", &file.path))?;
             }
         }
+        // Last, so that no moment counts less than there is.
+        self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -5,7 +5,8 @@
 //! under the new name: otherwise a power cut could leave new groups in a file with an old number, where nobody looks
 //! for them.
 //!
-//! One free file is kept back beside the next segment, so that there is room to settle on a full disk.
+//! One free file is kept back beside the next segment, so that there is room to settle on a full disk; it is given up when
+//! `bytes_max` leaves no room for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use super::fence::Fence;
 use super::index;
 use super::lock;
+use super::room::AHEAD_SEGMENTS;
 use super::segment::{self, DIRECTORY, Segment};
 use crate::disk::{Disk, DiskFile};
 use crate::error::StoreError;
@@ -102,26 +104,27 @@ impl Pool {
         Ok(next)
     }
 
-    /// Makes segment `number` and a free file ahead of time, unless they are there. A wish that comes late, when the
-    /// segment was taken already, is no wish.
-    pub(crate) fn prepare(&self, number: u32) -> Result<(), StoreError> {
+    /// Makes segment `number` and a free file ahead of time, unless they are there; the free file only if it fits `room`
+    /// bytes. A wish that comes late, when the segment was taken already, is no wish.
+    pub(crate) fn prepare(&self, number: u32, room: u64) -> Result<(), StoreError> {
         let mut inner = lock(&self.inner);
         if number > inner.newest && inner.next.is_none() {
             inner.next = Some(self.make(&mut inner, number)?);
         }
-        if inner.free.is_empty() {
+        self.trim_to(&mut inner, room)?;
+        if inner.free.is_empty() && self.fits(1, room) {
             let file = self.create(inner.new_path(), false)?;
             inner.free.push_back(file);
         }
         Ok(())
     }
 
-    /// Makes free files that were written once, until there are `count` free files.
-    pub(crate) fn fill(&self, count: usize) -> Result<(), StoreError> {
+    /// Makes free files that were written once, until there are `count` free files, as long as they fit `room` bytes.
+    pub(crate) fn fill(&self, count: usize, room: impl Fn() -> u64) -> Result<(), StoreError> {
         loop {
             let path = {
                 let mut inner = lock(&self.inner);
-                if inner.free.len() >= count {
+                if inner.free.len() >= count || !self.fits(inner.free.len() + 1, room()) {
                     return Ok(());
                 }
                 inner.new_path()
@@ -132,6 +135,31 @@ impl Pool {
         }
     }
 
+    /// Removes free files until the others fit `room` bytes.
+    pub(crate) fn trim(&self, room: u64) -> Result<(), StoreError> {
+        self.trim_to(&mut lock(&self.inner), room)
+    }
+
+    fn trim_to(&self, inner: &mut Inner, room: u64) -> Result<(), StoreError> {
+        while !inner.free.is_empty() && !self.fits(inner.free.len(), room) {
+            if let Some(last) = inner.free.pop_back() {
+                let removed = self.disk.remove(&last.path);
+                removed.map_err(StoreError::io("remove", last.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether so many free files fit `room` bytes, beside the next segment and the rest of the active one.
+    fn fits(&self, free: usize, room: u64) -> bool {
+        (free as u64 + AHEAD_SEGMENTS) * u64::from(self.segment_bytes) <= room
+    }
+
+    /// The bytes of free files.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        lock(&self.inner).free.len() as u64 * u64::from(self.segment_bytes)
+    }
+
     /// Takes a segment that nobody needs, and removes its index. Its file is kept if all free files together fit `room`
     /// bytes.
     pub(crate) fn release(&self, segment: &Segment, room: u64) -> Result<(), StoreError> {
@@ -140,9 +168,7 @@ impl Pool {
         failpoint::hit("index-removed");
         let mut inner = lock(&self.inner);
         let from = segment::path(segment.number);
-        // Beside the free files there is the next segment.
-        let files = inner.free.len() as u64 + 2;
-        if inner.free.len() >= self.free_max || files * u64::from(self.segment_bytes) > room {
+        if inner.free.len() >= self.free_max || !self.fits(inner.free.len() + 1, room) {
             return self
                 .disk
                 .remove(&from)

@@ -148,10 +148,13 @@ pub(crate) fn open(shared: &Arc<dyn Disk>, options: &LogOptions) -> Result<Found
     unindexed.retain(|segment| segment.number != tail.end().segment());
 
     let (free, next_free) = free_files(disk, &names, &segments)?;
-    let segments = segments
+    let segments: VecDeque<_> = segments
         .into_iter()
         .filter(|segment| segment.content().end > 0)
         .collect();
+    for segment in segments.iter().rev().skip(1) {
+        segment.seal();
+    }
     Ok(Found {
         store_id: found.store_id,
         epoch,

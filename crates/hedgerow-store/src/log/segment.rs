@@ -3,12 +3,14 @@
 //! The file of segment `n` is `log/<n as 8 hex digits>.seg`, its index (`index`) `log/<n as 8 hex digits>.idx`. A file
 //! without content of value is `log/free-<any>`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hedgerow_core::position::{Mark, Position};
 
 use super::content::{Content, Stretch};
 use super::group::Header;
+use super::index;
 use crate::disk::DiskFile;
 use crate::error::StoreError;
 
@@ -62,6 +64,8 @@ pub(crate) struct Segment {
     pub capacity: u32,
     /// Written by the committer after each sync, read by everybody.
     content: RwLock<Content>,
+    /// What its index takes at most; 0 while it is written to.
+    index_bytes: AtomicU64,
 }
 
 impl Segment {
@@ -72,7 +76,19 @@ impl Segment {
             file,
             capacity,
             content: RwLock::default(),
+            index_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Reserves the bytes of its index: nothing is added to it any more.
+    pub(crate) fn seal(&self) {
+        let index_bytes = index::bytes_max(&self.content());
+        self.index_bytes.store(index_bytes, Ordering::Relaxed);
+    }
+
+    /// What its index takes at most, once it is sealed.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(Ordering::Relaxed)
     }
 
     /// What is in it.

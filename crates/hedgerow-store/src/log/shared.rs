@@ -1,7 +1,6 @@
 //! What the writer, readers and cleaners of a log share.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -18,9 +17,9 @@ use super::read::OldPart;
 use super::ring::Ring;
 use super::segment::Segment;
 use super::{LogOptions, lock};
+use crate::Group;
 use crate::disk::Disk;
-use crate::error::{Fullness, StoreError};
-use crate::{Group, Usage};
+use crate::error::StoreError;
 
 /// After so many bytes of groups the writer looks at the free space again.
 const SPACE_CHECK_BYTES: u64 = 1024 * 1024;
@@ -40,7 +39,7 @@ pub(crate) struct Shared {
     /// What was read from disk lately.
     pub old_parts: Mutex<VecDeque<Arc<OldPart>>>,
     /// Oldest first, the active one last. The writer adds, checkpoints remove.
-    segments: RwLock<VecDeque<Arc<Segment>>>,
+    pub(super) segments: RwLock<VecDeque<Arc<Segment>>>,
     /// Sealed segments whose index has to be written, oldest first.
     unindexed: Mutex<VecDeque<Arc<Segment>>>,
     /// Goes away when the log closes.
@@ -50,12 +49,16 @@ pub(crate) struct Shared {
     /// Bytes of groups since the free space was looked at.
     unchecked_bytes: AtomicU64,
     /// Bytes that should be free on the disk and are not; 0 if all is well.
-    missing_bytes: AtomicU64,
+    pub(super) missing_bytes: AtomicU64,
     /// The next segment could not be made ahead of time.
-    spare_missing: AtomicBool,
+    pub(super) spare_missing: AtomicBool,
     /// What to clean next, for the thread that cleans.
     plan: Mutex<Option<Plan>>,
     is_cleaning_short_of_space: AtomicBool,
+    /// What the next cleanings copy at once, at most.
+    pub copy_bytes: AtomicU64,
+    /// What was forgotten and still has its file.
+    pub leaving_bytes: AtomicU64,
     pub cleaned_segments: AtomicU64,
     pub copied_events: AtomicU64,
 }
@@ -106,6 +109,8 @@ impl Shared {
             spare_missing: AtomicBool::new(false),
             plan: Mutex::default(),
             is_cleaning_short_of_space: AtomicBool::new(false),
+            copy_bytes: AtomicU64::new(0),
+            leaving_bytes: AtomicU64::new(0),
             cleaned_segments: AtomicU64::new(0),
             copied_events: AtomicU64::new(0),
         }
@@ -161,7 +166,7 @@ impl Shared {
     /// Makes segment `number` and a spare file ahead of time. On a full disk the log goes on without them, but nothing
     /// new is published; any other error closes it, as a failed sync must not be tried again.
     pub(crate) fn prepare(&self, number: u32) {
-        let prepared = self.pool.prepare(number);
+        let prepared = self.pool.prepare(number, self.room_for_files());
         let was_missing = self
             .spare_missing
             .swap(prepared.is_err(), Ordering::Relaxed);
@@ -182,6 +187,7 @@ impl Shared {
 
     /// Says that nothing will be added to a segment any more: its index can be written.
     pub(crate) fn seal(&self, segment: Arc<Segment>) {
+        segment.seal();
         lock(&self.unindexed).push_back(segment);
     }
 
@@ -226,31 +232,6 @@ impl Shared {
     fn has_segment(&self, number: u32) -> bool {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         segments.iter().any(|segment| segment.number == number)
-    }
-
-    /// Says whether an append of `bytes` is admitted when `queued` bytes wait.
-    pub(crate) fn admit_append(&self, bytes: u64, queued: u64) -> Result<(), StoreError> {
-        let used_bytes = self.used_bytes();
-        let watermark_bytes = self.options.watermark_bytes();
-        if used_bytes + queued + bytes > watermark_bytes {
-            return Err(StoreError::Full(Fullness::Log {
-                used_bytes,
-                watermark_bytes,
-            }));
-        }
-        if queued + bytes > self.options.queue_bytes_max && queued > 0 {
-            let queue_bytes_max = self.options.queue_bytes_max;
-            return Err(StoreError::Busy {
-                queued_bytes: queued,
-                queue_bytes_max,
-            });
-        }
-        if self.missing_bytes.load(Ordering::Relaxed) > 0 {
-            return self
-                .check_space()
-                .map_or(Ok(()), |fullness| Err(StoreError::Full(fullness)));
-        }
-        Ok(())
     }
 
     /// Leaves a plan to the thread that cleans; one that it has not begun is no longer wanted.
@@ -307,24 +288,6 @@ impl Shared {
         self.fence.check().inspect_err(|_| self.close())
     }
 
-    /// How full the log is.
-    pub(crate) fn usage(&self) -> Usage {
-        let used_bytes = self.used_bytes();
-        let watermark_bytes = self.options.watermark_bytes();
-        Usage {
-            used_bytes,
-            watermark_bytes,
-            is_full: used_bytes + self.options.nearly_full_bytes() >= watermark_bytes
-                || self.missing_bytes.load(Ordering::Relaxed) > 0,
-            queued_bytes: self.queue.bytes(),
-            recycled_segments: self.pool.recycled(),
-            kept_bytes: self.kept.bytes(),
-            cleaned_segments: self.cleaned_segments.load(Ordering::Relaxed),
-            copied_events: self.copied_events.load(Ordering::Relaxed),
-            compacted_files: self.kept.compacted_files(),
-        }
-    }
-
     /// Whether the log has failed or was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
@@ -342,37 +305,5 @@ impl Shared {
         self.closed.store(true, Ordering::Release);
         self.queue.discard();
         lock(&self.durable).take();
-    }
-
-    /// Kept files and sealed segments whole, the active one as far as it is written. (One from a time of larger segments
-    /// counts as one of today's: what comes next seals it, and then it can be forgotten.)
-    pub(crate) fn used_bytes(&self) -> u64 {
-        let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(active) = segments.back() else {
-            return self.kept.bytes();
-        };
-        let sealed = segments.iter().take(segments.len() - 1);
-        let sealed: u64 = sealed.map(|segment| u64::from(segment.capacity)).sum();
-        let active = active.content().end.min(self.options.segment_bytes);
-        sealed + u64::from(active) + self.kept.bytes()
-    }
-
-    /// Looks whether the disk has room; says so if not.
-    fn check_space(&self) -> Option<Fullness> {
-        let mut reserve_bytes = self.options.disk_reserve_bytes;
-        if self.spare_missing.load(Ordering::Relaxed) {
-            reserve_bytes += 2 * u64::from(self.options.segment_bytes);
-        }
-        let free_bytes = self.free_space().unwrap_or(0);
-        let missing = reserve_bytes.saturating_sub(free_bytes);
-        self.missing_bytes.store(missing, Ordering::Relaxed);
-        (missing > 0).then_some(Fullness::Disk {
-            free_bytes,
-            reserve_bytes,
-        })
-    }
-
-    fn free_space(&self) -> io::Result<u64> {
-        self.disk.free_space()
     }
 }

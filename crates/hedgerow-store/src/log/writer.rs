@@ -23,6 +23,8 @@ use crate::record::{Events, PackedEvents, Record};
 use crate::{Appended, Group};
 
 const PAGE_BYTES: u32 = 4096;
+/// Unless so large a part of it is written, a segment is not left early.
+const ROLL_DIVISOR: u32 = 8;
 
 /// The one who writes. Owned by the commit thread, or by whoever drives the log step by step.
 pub(crate) struct Writer {
@@ -163,6 +165,7 @@ impl Writer {
         if let Some(active) = &self.active
             && active.capacity <= self.shared.options.segment_bytes
             && self.offset as usize + bytes <= active.capacity as usize
+            && !(self.offset > active.capacity / ROLL_DIVISOR && self.shared.wants_a_new_segment())
         {
             return Ok(Arc::clone(active));
         }

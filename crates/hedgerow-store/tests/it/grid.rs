@@ -12,6 +12,7 @@ use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
 use hedgerow_store::catalog::{Change, TopicKeys};
+use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{
@@ -26,6 +27,7 @@ use hedgerow_store::view::{
 };
 
 use crate::support::{packed, secrets, small, ticking};
+use crate::watched::Watch;
 
 pub const TOPICS: [TopicId; 2] = [TopicId(1), TopicId(2)];
 /// Two of the first topic, one of the second.
@@ -45,17 +47,19 @@ pub fn options() -> LogOptions {
 }
 
 pub fn open(disk: &FaultyDisk) -> RecoveredLog {
-    open_with(disk, options())
+    open_with(disk.mount(), options())
 }
 
-fn open_with(disk: &FaultyDisk, options: LogOptions) -> RecoveredLog {
-    Log::open(disk.mount(), options, ticking(1_000)).unwrap()
+fn open_with(disk: Arc<dyn Disk>, options: LogOptions) -> RecoveredLog {
+    Log::open(disk, options, ticking(1_000)).unwrap()
 }
 
 /// A store, and who delivers from it.
 pub struct Grid {
     options: LogOptions,
     pub disk: FaultyDisk,
+    /// What the log's files take.
+    pub watch: Arc<Watch>,
     pub table: Arc<MemoryTable>,
     pub log: Log,
     pub view: View,
@@ -74,12 +78,14 @@ impl Grid {
 
     pub fn with_options(seed: u64, options: LogOptions) -> Self {
         let disk = FaultyDisk::new(seed);
-        let recovered = open_with(&disk, options.clone());
+        let watch: Arc<Watch> = Arc::default();
+        let recovered = open_with(watch.over(disk.mount()), options.clone());
         let table: Arc<MemoryTable> = Arc::default();
         let view = open_view(&disk, &table, recovered.store_id());
         let mut grid = Self {
             options,
             disk,
+            watch,
             table,
             log: recovered.start_synchronous(&HashMap::new()),
             view,
@@ -152,7 +158,8 @@ impl Grid {
     pub fn set_clock(&mut self, millis: u64) {
         self.log.close();
         let options = self.options.clone();
-        let recovered = Log::open(self.disk.mount(), options, ticking(millis)).unwrap();
+        let disk = self.watch.over(self.disk.mount());
+        let recovered = Log::open(disk, options, ticking(millis)).unwrap();
         self.log = recovered.start_synchronous(&self.view.next_seqs());
     }
 
@@ -490,13 +497,13 @@ impl Grid {
 
     /// The log, opened again.
     pub fn open(&self) -> RecoveredLog {
-        open_with(&self.disk, self.options.clone())
+        open_with(self.watch.over(self.disk.mount()), self.options.clone())
     }
 
     pub fn reopen(&mut self) {
         let next = self.view.next_seqs();
         self.log.close();
-        let recovered = open_with(&self.disk, self.options.clone());
+        let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
         self.view = open_view(&self.disk, &self.table, recovered.store_id());
         self.view.catch_up(&recovered, 30_000).unwrap();
         self.log = recovered.start_synchronous(&next);
@@ -516,7 +523,7 @@ impl Grid {
         };
         let made = Arc::clone(&table);
         recover(recovery, || Ok(made as _), || Ok(())).unwrap();
-        let recovered = open_with(&self.disk, self.options.clone());
+        let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
         let view = open_view(&self.disk, &table, recovered.store_id());
         assert_eq!(view.mark(), recovered.end());
         self.log = recovered.start_synchronous(&next);

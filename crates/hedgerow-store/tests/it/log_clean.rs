@@ -3,6 +3,7 @@
 
 mod pending;
 mod power;
+mod room;
 
 use std::sync::Arc;
 

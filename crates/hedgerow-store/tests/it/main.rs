@@ -24,3 +24,4 @@ mod view_fold;
 mod view_log;
 mod view_lsm;
 mod view_table;
+mod watched;

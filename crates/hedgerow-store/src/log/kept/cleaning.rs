@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
@@ -41,6 +42,8 @@ pub(crate) struct Cleaning<'a> {
     /// The first thing that went wrong; nothing more is written then.
     failed: Option<StoreError>,
     is_committed: bool,
+    /// What was written so far.
+    written_bytes: u64,
     /// The file that takes no events.
     emptied: Option<u32>,
     _writing: MutexGuard<'a, ()>,
@@ -66,6 +69,7 @@ impl<'a> Cleaning<'a> {
             updates: BTreeMap::new(),
             failed: None,
             is_committed: false,
+            written_bytes: 0,
             emptied: None,
             _writing: writing,
         }
@@ -315,6 +319,10 @@ impl<'a> Cleaning<'a> {
         let header = block::encode(meta, parts, file.store(), &mut buffer);
         failpoint::hit("kept-write");
         self.written.insert(number);
+        self.written_bytes += header.block_bytes();
+        self.kept
+            .writing_bytes
+            .store(self.written_bytes, Ordering::Relaxed);
         match file.file.write_at(file.len_bytes, &buffer) {
             // Readers go on with the file as it was.
             Ok(()) => Arc::make_mut(file).note(&header, meta),
@@ -324,8 +332,15 @@ impl<'a> Cleaning<'a> {
 }
 
 impl Drop for Cleaning<'_> {
-    /// Gives the space back that was taken in vain; what cannot be given back now is cut later.
     fn drop(&mut self) {
+        self.give_back();
+        self.kept.writing_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Cleaning<'_> {
+    /// Gives the space back that was taken in vain; what cannot be given back now is cut later.
+    fn give_back(&mut self) {
         if self.is_committed {
             return;
         }

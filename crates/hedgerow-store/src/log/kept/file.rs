@@ -165,6 +165,11 @@ impl KeptFile {
             .collect()
     }
 
+    /// How many deliveries are unsettled.
+    pub(super) fn open_count(&self) -> u64 {
+        self.open.values().map(RoaringTreemap::len).sum()
+    }
+
     /// Takes note of a block that was written at the end.
     pub(super) fn note(&mut self, header: &Header, meta: &Meta) {
         match meta {

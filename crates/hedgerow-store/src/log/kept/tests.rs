@@ -10,7 +10,7 @@ use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
-use super::{Class, Kept, KeptOptions, check, manifest};
+use super::{Class, Kept, KeptOptions, Pressure, check, manifest};
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::record::{Owed, PackedEvents, Progress};
@@ -213,19 +213,23 @@ fn a_full_file_is_followed_by_another_and_emptied_ones_go() {
     assert!(files >= 3, "{files}");
     // Nothing is written anew where most of it is needed.
     let mutations = disk.counters().mutations;
-    kept.tidy(&needed_from(21), false).unwrap();
+    kept.tidy(&needed_from(21), Pressure::None, || Ok(u64::MAX))
+        .unwrap();
     assert_eq!(disk.counters().mutations, mutations);
     let half = 20 + 20 * 7;
-    kept.tidy(&needed_from(half), false).unwrap();
+    kept.tidy(&needed_from(half), Pressure::None, || Ok(u64::MAX))
+        .unwrap();
     assert!(kept.files().len() < files);
     assert!(!kept.has(position(20)));
     assert!((half..220).all(|seq| is_there(&kept, seq)));
     let bytes = kept.bytes();
     assert!(bytes < 2 * (220 - half) * 1_100, "{bytes}");
     // While space is short, also for little.
-    kept.tidy(&needed_from(half + 10), true).unwrap();
+    kept.tidy(&needed_from(half + 10), Pressure::Full, || Ok(u64::MAX))
+        .unwrap();
     assert!(kept.compacted_files() > 0 && kept.bytes() < bytes);
-    kept.tidy(&needed_from(u64::MAX), false).unwrap();
+    kept.tidy(&needed_from(u64::MAX), Pressure::None, || Ok(u64::MAX))
+        .unwrap();
     assert!(kept.is_empty() && kept.bytes() == 0);
     assert_eq!(
         disk.mount().list("kept/owed").unwrap(),
@@ -245,7 +249,8 @@ fn updates_alone_do_not_make_a_file_larger_for_ever() {
             cleaning.update(position(seq), SUBSCRIPTION, Some(state));
         }
         cleaning.commit(4 + round as u32).unwrap();
-        kept.tidy(&needed_from(1), false).unwrap();
+        kept.tidy(&needed_from(1), Pressure::None, || Ok(u64::MAX))
+            .unwrap();
         assert!(kept.bytes() < 3 * 40 * 1_100, "round {round}");
     }
     assert!(kept.compacted_files() > 0);
@@ -278,7 +283,8 @@ fn readers_go_on_while_files_are_written_anew() {
         });
         for round in 0..30 {
             keep(&kept, 200 + round..201 + round, 2 + round as u32).unwrap();
-            kept.tidy(&needed_from(2 + round * 4), true).unwrap();
+            kept.tidy(&needed_from(2 + round * 4), Pressure::Full, || Ok(u64::MAX))
+                .unwrap();
         }
         is_done.store(true, Ordering::Release);
         reader.join().unwrap();
@@ -448,7 +454,7 @@ fn an_event_that_was_changed_is_found_by_reading_it() {
     assert_eq!(problems.len(), 1);
     assert_eq!(problems[0].0, FILE);
     // It is not lost by writing the file anew: that is refused too.
-    let error = kept.tidy(&needed_from(30), false);
+    let error = kept.tidy(&needed_from(30), Pressure::None, || Ok(u64::MAX));
     assert_eq!(answer_of(error), Answer::Damaged);
     assert!(kept.has(position(40)));
 }

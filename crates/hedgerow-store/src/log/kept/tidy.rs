@@ -12,31 +12,52 @@ use crate::{Needed, StoreError};
 
 /// Files that are written anew at most before the next plan.
 const COMPACTED_MAX: usize = 32;
-/// The part of a file that must be of no use before it is written anew, in sixteenths; and while space is short.
-const DEAD_SIXTEENTHS: u64 = 8;
-const DEAD_SIXTEENTHS_PRESSED: u64 = 1;
+/// What one delivery takes at most that is owed for an event: a copy has those that updates told of, too.
+const OWED_BYTES_MAX: u64 = 64;
+/// What is said of a file's parts is said in so many of them.
+const FILE_PARTS: u64 = 64;
+
+/// How much room there is: by that little or much of a file must be of no use before it is written anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Enough.
+    None,
+    /// Publishing is refused.
+    Full,
+    /// What is kept back for records of attempts is half used.
+    RecordsToo,
+}
+
+impl Pressure {
+    /// The part of a file that must be of no use, in parts of [`FILE_PARTS`].
+    const fn dead_parts(self) -> u64 {
+        match self {
+            Self::None => FILE_PARTS / 2,
+            Self::Full => FILE_PARTS / 16,
+            Self::RecordsToo => 1,
+        }
+    }
+}
 
 impl Kept {
-    /// Deletes and writes anew, one file at a time, so that little space is taken for it.
+    /// Deletes and writes anew, one file at a time, so that little space is taken for it. A file for whose copy `room` has
+    /// too few bytes stays as it is.
     ///
     /// # Errors
     /// What was done until then counts.
     pub(crate) fn tidy(
         &self,
         needed: &HashMap<TopicId, Needed>,
-        is_pressed: bool,
+        pressure: Pressure,
+        room: impl Fn() -> Result<u64, StoreError>,
     ) -> Result<(), StoreError> {
-        let sixteenths = if is_pressed {
-            DEAD_SIXTEENTHS_PRESSED
-        } else {
-            DEAD_SIXTEENTHS
-        };
+        let live_parts_max = FILE_PARTS - pressure.dead_parts();
         let (mut dead, mut sparse) = (Vec::new(), Vec::new());
         for file in self.files() {
             let live = live_bytes(&file, needed);
             if live == 0 {
                 dead.push(file.number);
-            } else if live <= file.len_bytes / 16 * (16 - sixteenths) {
+            } else if live <= file.len_bytes / FILE_PARTS * live_parts_max {
                 sparse.push((file.len_bytes - live, file.number));
             }
         }
@@ -51,6 +72,10 @@ impl Kept {
             let Some(file) = cleaning.file(number) else {
                 continue;
             };
+            let copy_bytes = live_bytes(&file, needed) + file.open_count() * OWED_BYTES_MAX;
+            if copy_bytes > room()? {
+                continue;
+            }
             copy_live(&file, needed, &mut cleaning)?;
             cleaning.commit_in_place_of(&[number])?;
             self.compacted_files.fetch_add(1, Ordering::Relaxed);

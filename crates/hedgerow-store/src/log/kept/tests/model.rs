@@ -11,7 +11,7 @@ use super::{FILE_BYTES_MAX, STORE, owed};
 use crate::disk::Disk;
 use crate::disk::faulty::{FaultyDisk, Random};
 use crate::disk::mutant::{MutantDisk, Mutation};
-use crate::log::kept::{Class, Kept, KeptOptions, check};
+use crate::log::kept::{Class, Kept, KeptOptions, Pressure, check};
 use crate::record::Owed;
 use crate::{Needed, StoreError};
 
@@ -286,13 +286,14 @@ impl Run {
                 needed.open.insert(*seq);
             }
         }
-        let is_pressed = self.random.one_in(2);
+        let pressure =
+            [Pressure::None, Pressure::Full, Pressure::RecordsToo][self.random.below(3) as usize];
         if self.random.one_in(3) {
             self.disk.fail_after(1 + self.random.below(30));
         }
         let files = self.kept.files().len() as u64;
         let compacted = self.kept.compacted_files();
-        let result = self.kept.tidy(&needed, is_pressed);
+        let result = self.kept.tidy(&needed, pressure, || Ok(u64::MAX));
         let new = self.kept.compacted_files() - compacted;
         self.coverage.deleted_files += (files + new).saturating_sub(self.kept.files().len() as u64);
         if result.is_err() {

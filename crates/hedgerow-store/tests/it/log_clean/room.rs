@@ -1,0 +1,249 @@
+//! The bound of the whole (D6): whatever is published, attempted, cleaned and opened again, `log/` and `kept/` never take
+//! more than `bytes_max` together, at no moment.
+
+use std::time::Duration;
+
+use hedgerow_core::limits::ATTEMPT_RECORDS_BYTES_MAX;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::log::LogOptions;
+use hedgerow_store::record::{
+    DEAD_TEXT_BYTES_MAX, Dead, DeadThen, Failed, FailedDelivery, PendingWrite, Progress, Record,
+    Started, StartedDelivery, encode_record,
+};
+use hedgerow_store::{Store, StoreError};
+
+use crate::grid::{Grid, SUBSCRIPTIONS, TOPICS, said};
+use crate::support::{packed, small};
+
+const SEGMENT_BYTES: u64 = 64 * 1024;
+
+fn options(segments: u64) -> LogOptions {
+    LogOptions {
+        bytes_max: segments * SEGMENT_BYTES,
+        keep_after: Duration::ZERO,
+        zeroed_segments: 3,
+        free_segments_max: 8,
+        ..small()
+    }
+}
+
+/// What nobody accepts fills the store; it is tried again, the server is started again, then all of it is accepted.
+#[test]
+fn the_whole_never_takes_more_than_it_may() {
+    for (segments, event_bytes) in [(8, 300), (8, 9_000), (9, 60_000), (12, 4_000), (32, 2_000)] {
+        for seed in 1..=2 {
+            let mut run = Run::new(seed, segments, event_bytes);
+            run.fill();
+            for round in 0..12 {
+                run.retry_all();
+                run.grid.checkpoint();
+                run.publish();
+                if round % 5 == 4 {
+                    run.grid.reopen();
+                }
+                run.check();
+            }
+            run.accept_all();
+            run.check();
+            run.fill();
+            run.check();
+            assert_eq!(said(&run.grid.rebuild()), said(&run.grid.view));
+            run.check();
+        }
+    }
+}
+
+/// A store that is given fewer bytes does not grow before it has come down to them.
+#[test]
+fn free_files_make_room() {
+    let mut run = Run::new(1, 32, 4_000);
+    for _ in 0..600 {
+        run.publish();
+        run.accept_all();
+    }
+    let before = run.grid.watch.most();
+    assert!(before <= 32 * SEGMENT_BYTES, "{before}");
+    run.fill();
+    run.check();
+}
+
+/// What attempts reserve for their records is as much as those can take.
+#[test]
+fn the_records_of_an_attempt_fit_what_is_reserved_for_them() {
+    let subscription = SubscriptionId(u32::MAX);
+    let progress = Progress {
+        published: Timestamp::MAX,
+        attempts: u16::MAX,
+        first_attempt: Timestamp::MAX,
+        last_attempt: Timestamp::MAX,
+        last_outcome: Outcome::Busy,
+        last_status: u16::MAX,
+        crashes: u8::MAX,
+        crash_epoch: u32::MAX,
+    };
+    let text = "x".repeat(DEAD_TEXT_BYTES_MAX);
+    let dead = |then| {
+        Record::Dead(Dead {
+            subscription,
+            seq: u64::MAX,
+            due: Some(Timestamp::MAX),
+            reason: DeadLetterReason::MaxDeliveryAttemptsExceeded,
+            decided: Timestamp::MAX,
+            published: Timestamp::MAX,
+            progress: Some(progress),
+            event_id: text.clone(),
+            event_type: text.clone(),
+            subject: text.clone(),
+            then,
+        })
+    };
+    let write = PendingWrite {
+        failed: u32::MAX,
+        first_failed: Some(Timestamp::MAX),
+    };
+    let records = [
+        Record::Started(Started {
+            subscription,
+            deliveries: vec![StartedDelivery {
+                seq: u64::MAX,
+                replaces_due: Some(Timestamp::MAX),
+                progress,
+            }],
+        }),
+        Record::Failed(Failed {
+            subscription,
+            deliveries: vec![FailedDelivery {
+                seq: u64::MAX,
+                due: Timestamp::MAX,
+                progress,
+            }],
+        }),
+        dead(DeadThen::WriteDue(Timestamp::MAX, write)),
+        dead(DeadThen::Written),
+    ];
+    let mut bytes = Vec::new();
+    for record in &records {
+        encode_record(record, &mut bytes);
+    }
+    assert!(
+        bytes.len() as u64 <= ATTEMPT_RECORDS_BYTES_MAX,
+        "{} bytes",
+        bytes.len()
+    );
+}
+
+struct Run {
+    grid: Grid,
+    bytes_max: u64,
+    event_bytes: usize,
+    topic: TopicId,
+    subscription: SubscriptionId,
+}
+
+impl Run {
+    fn new(seed: u64, segments: u64, event_bytes: usize) -> Self {
+        let options = options(segments);
+        Self {
+            bytes_max: options.bytes_max,
+            grid: Grid::with_options(seed, options),
+            event_bytes,
+            topic: TOPICS[1],
+            subscription: SUBSCRIPTIONS[2].0,
+        }
+    }
+
+    /// Publishes until it is refused; every event is attempted, and fails.
+    fn fill(&mut self) {
+        let mut published = 0;
+        while self.publish() {
+            published += 1;
+            if self.has_room() {
+                let seq = self.grid.begin(SUBSCRIPTIONS[2]).unwrap();
+                let progress = self.grid.progress(1);
+                self.grid.fail(self.subscription, seq, progress);
+            }
+            if published % 16 == 0 {
+                self.grid.checkpoint();
+            }
+        }
+        assert!(published > 0, "there is room for something");
+    }
+
+    fn publish(&mut self) -> bool {
+        let seq = self.grid.newest.get(&self.topic).copied().unwrap_or(0) + 1;
+        let event = packed(&format!("2-{seq}"), self.event_bytes);
+        match self.grid.log.append(self.topic, event) {
+            Ok(_) => {
+                self.grid.newest.insert(self.topic, seq);
+                self.grid.commit();
+                true
+            }
+            Err(refused) => {
+                assert!(matches!(refused, StoreError::Full(_)), "{refused}");
+                assert!(self.grid.log.usage().is_full, "it says so");
+                false
+            }
+        }
+    }
+
+    /// As the engine asks before each attempt.
+    fn has_room(&self) -> bool {
+        self.grid.log.usage().record_room_bytes >= ATTEMPT_RECORDS_BYTES_MAX
+    }
+
+    /// All that waits is tried and fails, as far as there is room.
+    fn retry_all(&mut self) {
+        for row in self.grid.waiting(self.subscription) {
+            if !self.has_room() {
+                return;
+            }
+            let progress = self.grid.progress(row.attempt().unwrap().attempts + 1);
+            self.grid
+                .start(self.subscription, row.seq, Some(row.due), progress);
+            self.grid.fail(self.subscription, row.seq, progress);
+        }
+    }
+
+    /// All that is owed is accepted, and the store has room again.
+    fn accept_all(&mut self) {
+        for row in self.grid.waiting(self.subscription) {
+            self.make_room();
+            self.grid.settle(self.subscription, row.seq, row.due);
+        }
+        while let Some(seq) = {
+            self.make_room();
+            self.grid.begin(SUBSCRIPTIONS[2])
+        } {
+            self.grid
+                .settle(self.subscription, seq, hedgerow_store::record::IN_FLIGHT);
+        }
+        for topic in TOPICS {
+            self.grid.read_to_the_end(topic);
+        }
+        self.grid.checkpoint();
+        let usage = self.grid.log.usage();
+        assert_eq!(usage.kept_bytes, 0, "{usage:?}");
+    }
+
+    /// What is accepted makes room, sooner or later.
+    fn make_room(&mut self) {
+        if self.has_room() {
+            return;
+        }
+        self.grid.checkpoint();
+        assert!(self.has_room(), "{:?}", self.grid.log.usage());
+    }
+
+    fn check(&self) {
+        let most = self.grid.watch.most();
+        let usage = self.grid.log.usage();
+        assert!(
+            most <= self.bytes_max,
+            "{most} of {}: {usage:?}",
+            self.bytes_max
+        );
+        self.grid.check_events();
+    }
+}
