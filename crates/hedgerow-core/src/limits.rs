@@ -233,6 +233,10 @@ pub const CHANGES_WAITING_MAX: usize = 256;
 
 // --- declarations ---
 
+/// Filters of one subscription that are in force at a time, each for the events from its own on: more than one while the
+/// subscription stands before events that an earlier filter decides about (paused, or far behind). All of them are in
+/// memory, and each event that it comes to is matched with one of them.
+pub const FILTERS_IN_FORCE_MAX: usize = 100;
 /// Topics of a grid. Source: ED-062, whose 100 custom topics and 100 domains are quotas of a shared cloud; ours bounds
 /// memory.
 pub const TOPICS_MAX: usize = 10_000;

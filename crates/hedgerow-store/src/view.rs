@@ -20,6 +20,7 @@ pub(crate) mod check;
 mod checkpoint;
 mod layers;
 mod liveness;
+mod look;
 mod open_set;
 mod pending;
 mod publish_ids;
@@ -30,9 +31,11 @@ mod stat;
 pub mod table;
 mod terminal;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
@@ -41,6 +44,7 @@ use self::baseline::Baselines;
 pub(crate) use self::checkpoint::CATALOG_DIRECTORY;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
+pub use self::look::{BEHIND_IN_FLIGHT, DueDelivery, FIRST_IN_FLIGHT};
 use self::open_set::OpenSet;
 pub use self::pending::PendingPage;
 pub use self::publish_ids::Published;
@@ -52,8 +56,8 @@ use crate::Group;
 use crate::catalog::{Catalog, Change};
 use crate::error::StoreError;
 use crate::record::{
-    CatalogChange, Dead, DeadThen, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Progress, Read,
-    Record, Settled, SnapshotPlace, Started, StartedDelivery,
+    CatalogChange, Dead, DeadThen, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Read, Record,
+    Settled, SnapshotPlace, Started, StartedDelivery,
 };
 use crate::secrets::Secrets;
 
@@ -71,6 +75,8 @@ pub struct View {
     forgotten: BTreeSet<SubscriptionId>,
     changed: ChangedRows,
     secrets: Arc<Secrets>,
+    /// The JSON of the change that was read last, and the change: three ask for each one.
+    change_read_last: RefCell<Option<(Bytes, Arc<Change>)>>,
     store_id: [u8; 16],
     clean_epoch: u32,
     mark: Mark,
@@ -112,33 +118,6 @@ struct ChangedRows {
     forgotten: BTreeSet<SubscriptionId>,
     snapshots: BTreeSet<u32>,
 }
-
-/// A delivery that is due at a time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DueDelivery {
-    /// When; [`IN_FLIGHT`] if its attempt runs.
-    pub due: Timestamp,
-    /// The event's number in the subscription's topic.
-    pub seq: u64,
-    /// What is owed next, and what was done so far.
-    pub owed: Owed,
-}
-
-impl DueDelivery {
-    /// The attempts so far, where the next one is owed.
-    #[must_use]
-    pub fn attempt(&self) -> Option<Progress> {
-        match self.owed {
-            Owed::Attempt(progress) => Some(progress),
-            Owed::DeadLetter(_) => None,
-        }
-    }
-}
-
-/// Where [`View::due`] begins to see everything, those in flight first.
-pub const FIRST_IN_FLIGHT: (Timestamp, u64) = (IN_FLIGHT, 0);
-/// Where [`View::due`] begins to see what waits for a due time.
-pub const BEHIND_IN_FLIGHT: (Timestamp, u64) = (IN_FLIGHT, u64::MAX);
 
 /// The view's name and age, given by the store that it is built from.
 #[derive(Debug, Clone, Copy)]
@@ -225,141 +204,22 @@ impl View {
         })
     }
 
-    /// The change in a record of the log, its secrets unsealed.
+    /// The change in a record of the log, its secrets unsealed. Whoever asks about the same record in turn gets what was read
+    /// for the first one.
     ///
     /// # Errors
     /// [`StoreError::Newer`] if it cannot be read, as only a newer version can have written it; [`StoreError::Key`] if its
     /// secrets were sealed with another key.
-    pub fn change_in(&self, record: &CatalogChange) -> Result<Change, StoreError> {
-        Change::from_sealed_json(&record.json, &self.secrets)
-    }
-
-    /// The number that the next event of the topic gets.
-    #[must_use]
-    pub fn next_seq(&self, topic: TopicId) -> u64 {
-        self.topics.get(&topic).map_or(1, |row| row.next_seq)
-    }
-
-    /// The same for every topic there is or was.
-    #[must_use]
-    pub fn next_seqs(&self) -> std::collections::HashMap<TopicId, u64> {
-        self.topics
-            .iter()
-            .map(|(topic, row)| (*topic, row.next_seq))
-            .collect()
-    }
-
-    /// The first event the reader has not said it has seen.
-    #[must_use]
-    pub fn read_to(&self, topic: TopicId) -> u64 {
-        self.topics.get(&topic).map_or(1, |row| row.read_to)
-    }
-
-    /// The first event the subscription may still have to attempt.
-    #[must_use]
-    pub fn cursor(&self, subscription: SubscriptionId) -> u64 {
-        self.subscriptions
-            .get(&subscription)
-            .map_or(u64::MAX, |state| {
-                state
-                    .row
-                    .cursor
-                    .unwrap_or_else(|| state.topic.map_or(1, |topic| self.read_to(topic)))
-            })
-    }
-
-    /// Counters of the subscription, and how many deliveries are unsettled.
-    #[must_use]
-    pub fn counters(&self, subscription: SubscriptionId) -> (Counters, u64) {
-        self.subscriptions
-            .get(&subscription)
-            .map_or_else(Default::default, |state| {
-                (state.row.counters, state.open.len())
-            })
-    }
-
-    /// Whether the delivery was begun and is not settled.
-    #[must_use]
-    pub fn is_open(&self, subscription: SubscriptionId, seq: u64) -> bool {
-        self.subscriptions
-            .get(&subscription)
-            .is_some_and(|state| state.open.contains(seq))
-    }
-
-    /// The first unsettled delivery of a subscription.
-    #[must_use]
-    pub fn first_open(&self, subscription: SubscriptionId) -> Option<u64> {
-        self.subscriptions.get(&subscription)?.open.iter().next()
-    }
-
-    /// The unsettled deliveries of a subscription, ascending. For checks.
-    #[must_use]
-    pub fn open_seqs(&self, subscription: SubscriptionId) -> Vec<u64> {
-        self.subscriptions
-            .get(&subscription)
-            .map_or_else(Vec::new, |state| state.open.iter().collect())
-    }
-
-    /// The first `limit` deliveries of the subscription that stand in the due index behind `after` and are due at
-    /// `through` at the latest, by due time, then by `seq`. Those in flight stand at [`IN_FLIGHT`].
-    pub fn due(
-        &self,
-        subscription: SubscriptionId,
-        after: (Timestamp, u64),
-        through: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<DueDelivery>, StoreError> {
-        let floor = self
-            .subscriptions
-            .get(&subscription)
-            .map(|state| state.row.due_floor);
-        let mut from = rows::due_key(subscription, after.0, after.1);
-        from.push(0);
-        // Behind those in flight nothing stands before the floor; a scan from there would walk over removed rows.
-        if let Some(floor) = floor.filter(|floor| *floor > after.0)
-            && after != FIRST_IN_FLIGHT
+    pub fn change_in(&self, record: &CatalogChange) -> Result<Arc<Change>, StoreError> {
+        let mut last = self.change_read_last.borrow_mut();
+        if let Some((json, change)) = &*last
+            && *json == record.json
         {
-            from = rows::due_key(subscription, floor, 0);
+            return Ok(Arc::clone(change));
         }
-        let mut to = rows::due_key(subscription, through, u64::MAX);
-        to.push(0);
-        let rows = self.layers.scan(Space::Due, &from, &to, limit)?;
-        rows.into_iter()
-            .map(|(key, value)| {
-                let (due, seq) = rows::parse_due_key(&key)?;
-                Ok(DueDelivery {
-                    due,
-                    seq,
-                    owed: rows::decode(&value)?,
-                })
-            })
-            .collect()
-    }
-
-    /// What stands in the due index under this time for the delivery.
-    pub fn owed(
-        &self,
-        subscription: SubscriptionId,
-        due: Timestamp,
-        seq: u64,
-    ) -> Result<Option<Owed>, StoreError> {
-        let key = rows::due_key(subscription, due, seq);
-        let mut behind = key.clone();
-        behind.push(0);
-        let found = self.layers.scan(Space::Due, &key, &behind, 1)?;
-        found.first().map(|(_, row)| rows::decode(row)).transpose()
-    }
-
-    /// How many crashes in a row the delivery was in flight at, counting one that is found now. An orderly stop resets
-    /// the count (ED-190).
-    #[must_use]
-    pub fn crashes_with_this_one(&self, progress: &Progress) -> u8 {
-        let counts = progress.crashes > 0 && progress.crash_epoch > self.clean_epoch;
-        if counts {
-            progress.crashes.saturating_add(1)
-        } else {
-            1
-        }
+        let change = Arc::new(Change::from_sealed_json(&record.json, &self.secrets)?);
+        *last = Some((record.json.clone(), Arc::clone(&change)));
+        Ok(change)
     }
 
     fn fold_events(&mut self, events: &Events) {
@@ -513,7 +373,7 @@ impl View {
 
     fn fold_catalog(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
         let change = self.change_in(record)?;
-        match &change {
+        match &*change {
             Change::TopicCreated { id, .. } => {
                 self.topics.insert(
                     *id,
@@ -545,7 +405,7 @@ impl View {
         let former = former.map(|found| found.spec.destination.clone());
         let topics = &self.topics;
         let next_seq = |topic| topics.get(&topic).map_or(1, |row| row.next_seq);
-        for id in self.catalog.apply(change, next_seq) {
+        for id in self.catalog.apply(Change::clone(&change), next_seq) {
             self.forget(id);
         }
         if let Some(id) = subscription {

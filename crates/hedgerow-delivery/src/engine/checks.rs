@@ -1,6 +1,7 @@
 //! What keeps a declaration of a subscription from being made: judged when it is to be made, and before anything is for several
 //! that are made together or not at all.
 
+use hedgerow_core::limits;
 use hedgerow_core::name::SubscriptionName;
 use hedgerow_core::spec::{Destination, InputSchema, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_io::http::ExtraRoots;
@@ -42,6 +43,9 @@ impl Engine {
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
         self.judge_endpoint(spec)?;
+        if let Some(existing) = existing {
+            Self::judge_filters_in_force(existing, spec)?;
+        }
         let existing = existing.map(|existing| existing.spec.event_delivery_schema);
         // A delivery schema that the topic's events have no form in, or another one than before (ED-130, ED-131).
         let schema = spec.event_delivery_schema.check_for(input, existing);
@@ -52,6 +56,24 @@ impl Engine {
             .and_then(|()| limits.judge(filter, "filter"))
             .and_then(|()| filter.check_keys(input, "filter"))
             .map_err(CommandError::Invalid)
+    }
+
+    /// Refuses another filter for a subscription that stands before events of too many already (ED-085): none of them can be
+    /// forgotten before it has come to the next one's events.
+    fn judge_filters_in_force(
+        existing: &Subscription,
+        spec: &SubscriptionSpec,
+    ) -> Result<(), CommandError> {
+        let count = existing.filters.len();
+        if count < limits::FILTERS_IN_FORCE_MAX || existing.spec.filter == spec.filter {
+            return Ok(());
+        }
+        Err(CommandError::Limit(format!(
+            "the filter of \"{}\" was changed {} times while it stood still, no more are possible: each decides about the \
+             events that it waits with; resume it, let it catch up, or delete it",
+            existing.name,
+            count - 1,
+        )))
     }
 
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).

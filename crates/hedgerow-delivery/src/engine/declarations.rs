@@ -405,7 +405,8 @@ impl Engine {
 
     /// A change became durable: it holds from here on.
     pub(super) fn observe_declared(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
-        self.follow_change(&self.view.change_in(record)?)?;
+        let change = self.view.change_in(record)?;
+        self.follow_change(&change)?;
         if let Some((revision, answered)) = self.declarations.under_way.take() {
             assert!(
                 revision == record.revision,

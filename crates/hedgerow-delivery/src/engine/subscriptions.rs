@@ -119,10 +119,10 @@ impl Engine {
 
     /// Counts what is owed to subscriptions that go with a change, before the view forgets it.
     pub(super) fn count_leaving(&self, record: &CatalogChange) -> Result<(), StoreError> {
-        let gone: Vec<SubscriptionId> = match self.view.change_in(record)? {
-            Change::SubscriptionDeleted { id } => vec![id],
+        let gone: Vec<SubscriptionId> = match &*self.view.change_in(record)? {
+            Change::SubscriptionDeleted { id } => vec![*id],
             Change::TopicDeleted { id } => {
-                let all = self.view.catalog().subscriptions_of(id);
+                let all = self.view.catalog().subscriptions_of(*id);
                 all.map(|found| found.id).collect()
             }
             _ => Vec::new(),

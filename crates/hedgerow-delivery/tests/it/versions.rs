@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::event::Event;
+use hedgerow_core::limits::FILTERS_IN_FORCE_MAX;
 use hedgerow_core::position::TopicId;
 use hedgerow_core::validation::AllowedRate;
-use hedgerow_delivery::command::Command;
+use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::validation::{Callback, Called};
 use serde_json::{Value, json};
 
@@ -211,4 +212,38 @@ async fn what_is_delivered_does_not_depend_on_when_it_is_read() {
             );
         }
     }
+}
+
+/// Each filter decides about the events from its own place on (ED-085). So a subscription that stands still keeps them all; the
+/// count has a bound, and when it has caught up its filter can be changed again.
+#[tokio::test(start_paused = true)]
+async fn a_filter_is_not_changed_without_bound_while_the_subscription_stands_still() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let wanting_one = |number: usize| wanting(&format!("kind-{number}"));
+    let subscribe = |number| world.subscribe("orders", "the-sub", wanting_one(number));
+    subscribe(1).await.unwrap();
+    pause(&world, true).await;
+    for number in 2..FILTERS_IN_FORCE_MAX {
+        publish(&world, topic, &["A"]).await;
+        // No event lies between these two: the second takes the place of the first.
+        subscribe(0).await.unwrap();
+        subscribe(number).await.unwrap();
+    }
+    publish(&world, topic, &["A"]).await;
+    subscribe(FILTERS_IN_FORCE_MAX).await.unwrap();
+    match subscribe(0).await.map(|_| ()) {
+        Err(CommandError::Limit(message)) => assert!(message.contains("\"the-sub\""), "{message}"),
+        other => panic!("{other:?}"),
+    }
+    // What leaves the filter alone is taken.
+    let mut more = wanting_one(FILTERS_IN_FORCE_MAX);
+    more["labels"] = json!(["kept"]);
+    world.subscribe("orders", "the-sub", more).await.unwrap();
+    pause(&world, false).await;
+    world.sleep_until(Duration::from_secs(60)).await;
+    let caught_up = subscribe(0)
+        .await
+        .map(|info| info.subscription.filters.len());
+    assert_eq!(caught_up.unwrap(), 1, "what nobody needs is forgotten");
 }

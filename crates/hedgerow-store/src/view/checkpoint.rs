@@ -136,6 +136,7 @@ impl View {
             forgotten: BTreeSet::new(),
             changed: ChangedRows::default(),
             secrets,
+            change_read_last: std::cell::RefCell::default(),
             store_id: options.store_id,
             clean_epoch: 0,
             mark: Mark::ZERO,
