@@ -37,6 +37,7 @@ pub(crate) fn read<'b>(
         valid: Vec::new(),
         faults: Vec::new(),
         count: 0,
+        are_too_many: false,
         invalid: 0,
     };
     let mut json = serde_json::Deserializer::from_str(text);
@@ -47,10 +48,11 @@ pub(crate) fn read<'b>(
         valid,
         faults,
         count,
+        are_too_many,
         invalid,
         ..
     } = elements;
-    if count > limits::EVENTS_PER_REQUEST_MAX {
+    if are_too_many {
         return Err(PublishError::too_many());
     }
     read.map_err(|error| not_json(&error))?;
@@ -118,6 +120,8 @@ struct Elements<'r, 'b, R> {
     faults: Vec<Detail>,
     /// Elements so far.
     count: usize,
+    /// The last of them was one more than a request may have.
+    are_too_many: bool,
     /// Those of them with a fault.
     invalid: usize,
 }
@@ -152,6 +156,7 @@ impl<'b, R: ReadElement<'b>> Visitor<'b> for &mut Elements<'_, 'b, R> {
         while let Some(element) = elements.next_element_seed(Seed(&mut *self.read))? {
             self.add(element);
             if self.count > limits::EVENTS_PER_REQUEST_MAX {
+                self.are_too_many = true;
                 return Err(A::Error::custom("too many events"));
             }
         }
