@@ -219,8 +219,9 @@ impl Credits {
         }
     }
 
-    /// What the slow lane gets: the half, rounded down, but never nothing.
-    fn half(&self) -> u32 {
+    /// What the slow lane gets beside others: the half, rounded down, but never nothing.
+    #[must_use]
+    pub fn half(&self) -> u32 {
         (self.limit / 2).max(1)
     }
 

@@ -375,7 +375,7 @@ pub struct HoldInfo {
     pub cause: Option<Outcome>,
     /// How often in a row: n of ED-237, or the periods of probation.
     pub level: u16,
-    /// Since when; not known of a pause.
+    /// Since when; not known of a pause that an older server began.
     pub since: Option<Timestamp>,
     /// Until when nothing is attempted. May have passed: then only trials are, until one succeeds.
     pub until: Option<Timestamp>,

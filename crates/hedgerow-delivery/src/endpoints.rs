@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hedgerow_core::credit::{CreditSettings, Signal};
+use hedgerow_core::credit::{CreditSettings, Lane, Signal};
 use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Now;
@@ -17,11 +17,15 @@ use hedgerow_core::turns::{Leave, Room, SLOW_AFTER, Turn, Turns};
 use hedgerow_io::http::Target;
 use hedgerow_store::Usage;
 
+use crate::explain::WaitingFor;
+
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
     settings: CreditSettings,
     /// Attempts at a time, over all endpoints.
     attempts_max: usize,
+    /// The same as far as the store has room for what they add to it.
+    attempts_now: usize,
     by_target: HashMap<Arc<Target>, Endpoint>,
     /// Endpoints that may have both a credit and somebody who wants it.
     listed: VecDeque<Arc<Target>>,
@@ -76,6 +80,7 @@ impl Endpoints {
         Self {
             settings,
             attempts_max,
+            attempts_now: attempts_max,
             by_target: HashMap::new(),
             listed: VecDeque::new(),
             resting: Vec::new(),
@@ -114,9 +119,9 @@ impl Endpoints {
         store: StoreRoom,
     ) -> Option<(SubscriptionId, Seat)> {
         // Without room for its records an attempt is a trial: one at a time.
-        let attempts_max = self.attempts_max.min(store.attempts_max.max(1));
-        while self.taken < attempts_max {
-            let has_slow_room = self.slow < (self.attempts_max / 2).max(1);
+        self.attempts_now = self.attempts_max.min(store.attempts_max.max(1));
+        while self.taken < self.attempts_now {
+            let has_slow_room = self.has_slow_room();
             let Some(target) = self.listed.pop_front() else {
                 if !has_slow_room || !self.list_crowded() {
                     return None;
@@ -176,6 +181,46 @@ impl Endpoints {
     /// When [`Endpoints::grow_older`] has something to note, after it was called.
     pub(crate) fn next_to_grow_old(&self) -> Option<Instant> {
         self.ages.front().map(|(at, _)| *at)
+    }
+
+    /// What a subscription waits for that may start, and has not.
+    pub(crate) fn waiting_for(&self, target: &Target, subscription: SubscriptionId) -> WaitingFor {
+        let turns = self.by_target.get(target).map(|endpoint| &endpoint.turns);
+        let lane = turns.map_or(Lane::Quick, |turns| turns.lane(subscription));
+        let is_free = turns.is_none_or(|turns| !turns.credits().is_full(lane));
+        if is_free && self.taken >= self.attempts_now {
+            return WaitingFor::TurnOfAll {
+                open: self.taken,
+                limit: self.attempts_now,
+            };
+        }
+        if is_free && lane == Lane::Slow && !self.has_slow_room() {
+            return WaitingFor::TurnOfAll {
+                open: self.slow,
+                limit: self.slow_max(),
+            };
+        }
+        let is_slow = lane == Lane::Slow;
+        let (open, limit) = match turns.map(Turns::credits) {
+            Some(credits) if is_slow && credits.slow() >= credits.half() => {
+                (credits.slow(), credits.half())
+            }
+            Some(credits) => (credits.in_flight(), credits.limit()),
+            None => (0, self.settings.start),
+        };
+        WaitingFor::Turn {
+            open,
+            limit,
+            is_slow,
+        }
+    }
+
+    fn slow_max(&self) -> usize {
+        (self.attempts_max / 2).max(1)
+    }
+
+    fn has_slow_room(&self) -> bool {
+        self.slow < self.slow_max()
     }
 
     /// Lets endpoints that rested ask for a turn again.

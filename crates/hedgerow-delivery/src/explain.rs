@@ -12,6 +12,7 @@
 //! it is. Nothing here decides about a delivery.
 
 mod story;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use hedgerow_store::history::{HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
 use self::story::Known;
+pub use self::waiting::{Waiting, WaitingFor};
 use crate::command::{Command, CommandError, EngineHandle};
 
 /// Events with one id that are explained at most, the newest ones.
@@ -106,6 +108,8 @@ pub struct DeliveryStory {
     pub attempts: Vec<HistoryRecord>,
     /// What became of the delivery, or what is next.
     pub state: DeliveryState,
+    /// What it waits for; `None` if it is not owed an attempt, or one runs.
+    pub waiting: Option<Waiting>,
     /// The limits that are in force now; `None` if the subscription is gone.
     pub policy: Option<RetryPolicy>,
 }
@@ -133,7 +137,7 @@ pub enum Verdict {
 pub enum DeliveryState {
     /// Nothing is owed, and nothing was.
     NotOwed,
-    /// It waits for its first attempt, which may start at once.
+    /// It waits for its first attempt.
     FirstAttemptPending,
     /// Attempt `attempt` runs; 0 if the delivery is being ended without another one.
     InFlight {
@@ -226,6 +230,8 @@ pub struct DeliveryStanding {
     pub place: Place,
     /// What operators dropped of it.
     pub purges: Vec<Purge>,
+    /// What it waits for, if it is a delivery and not begun, or due.
+    pub waiting: Option<Waiting>,
 }
 
 /// Where a delivery stands.

@@ -612,9 +612,15 @@ impl Runner {
         exchanges.for_each(|exchange| exchange.abort.abort());
     }
 
-    /// Where a delivery stands that is known here, given the reader's place; `None` if it is not, as when its row is only in
-    /// the view.
-    pub(crate) fn standing(&self, seq: u64, head: u64) -> Option<Standing> {
+    /// Where a delivery stands that is known here, given the reader's place, and where its row may stand; `None` if it is not,
+    /// as when its row is only in the view. Looks through at most `rows_left` rows, and counts them.
+    pub(crate) fn standing(
+        &self,
+        seq: u64,
+        head: u64,
+        hint: Option<Timestamp>,
+        rows_left: &mut usize,
+    ) -> Option<Standing> {
         if let Some(flight) = self.flights.get(&seq) {
             return Some(Standing::InFlight {
                 is_attempt: flight.is_attempt,
@@ -622,10 +628,24 @@ impl Runner {
             });
         }
         let is_ahead = seq >= self.behind_at.unwrap_or(head);
-        if is_ahead || self.waiting.iter().any(|waiting| waiting.seq == seq) {
+        // They wait in the order in which they were read.
+        let waits = || {
+            self.waiting
+                .binary_search_by_key(&seq, |one| one.seq)
+                .is_ok()
+        };
+        if is_ahead || waits() {
             return Some(Standing::NotBegun);
         }
-        let due = self.due.iter().find(|(key, _)| key.1 == seq);
+        if let Some((at, progress)) = hint.and_then(|at| Some((at, self.due.get(&(at, seq))?))) {
+            return Some(Standing::Due(at, *progress));
+        }
+        let rows = self.due.iter().take(*rows_left);
+        let mut looked_at = 0;
+        let due = rows
+            .inspect(|_| looked_at += 1)
+            .find(|(key, _)| key.1 == seq);
+        *rows_left -= looked_at;
         due.map(|(key, progress)| Standing::Due(key.0, *progress))
     }
 

@@ -83,6 +83,9 @@ pub struct Subscription {
     /// Nothing is attempted while it is (ED-312).
     #[serde(default)]
     pub is_paused: bool,
+    /// Since when, if it is and a server noted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Timestamp>,
     /// When it was resumed last: what became due before was held until then.
     #[serde(default)]
     pub resumed: Option<Timestamp>,
@@ -403,6 +406,7 @@ impl Catalog {
                     update: None,
                     allowed_rate: None,
                     is_paused: false,
+                    paused: None,
                     resumed: None,
                     purges: Vec::new(),
                 };
@@ -444,6 +448,9 @@ impl Catalog {
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             if subscription.is_paused && !is_paused {
                 subscription.resumed = Some(at);
+            }
+            if subscription.is_paused != is_paused {
+                subscription.paused = is_paused.then_some(at);
             }
             subscription.is_paused = is_paused;
         }

@@ -29,15 +29,15 @@ pub struct ExplainCommand {
     server: ServerOptions,
 }
 
-const ATTEMPTS: [Column; 8] = [
+/// Signs in a line for people.
+const WIDTH: usize = 100;
+
+const ATTEMPTS: [Column; 5] = [
     ("ATTEMPT", "/attempt"),
-    ("STARTED", "/startTime"),
-    ("ENDED", "/endTime"),
-    ("LATENCY MS", "/latencyInMs"),
-    ("OUTCOME", "/outcome"),
+    ("STARTED", "/shownStart"),
+    ("TOOK", "/shownLatency"),
     ("STATUS", "/httpStatus"),
-    ("THEN", "/shownNext"),
-    ("DETAIL", "/shownDetail"),
+    ("OUTCOME", "/outcome"),
 ];
 
 impl ExplainCommand {
@@ -124,90 +124,161 @@ fn event_lines(event_id: &str, event: &Value) -> Vec<String> {
     } else {
         ""
     };
-    let mut lines = vec![format!(
-        "event {} in topic {}{deleted}, number {}, accepted {}",
-        output::printable(event_id),
-        text("/topic"),
-        event["sequenceNumber"],
-        text("/publishTime")
-    )];
-    if event["isStored"] == true {
+    let id = output::printable(event_id);
+    let accepted = with_short_times(&text("/publishTime"));
+    let headline = format!(
+        "event {id} in topic {}{deleted}, accepted {accepted}",
+        text("/topic")
+    );
+    let mut lines = wrapped(&headline, 0);
+    let none = Vec::new();
+    let subscriptions = event["eventSubscriptions"].as_array().unwrap_or(&none);
+    let mut subscriptions: Vec<_> = subscriptions.iter().collect();
+    // What is not settled is what people look for.
+    subscriptions.sort_by_key(|subscription| rank(subscription));
+    for subscription in &subscriptions {
+        lines.extend(subscription_lines(subscription));
+    }
+    if subscriptions.is_empty() {
+        lines.push("the topic has no subscription".to_owned());
+    }
+    if let Some(left_out @ 1..) = event["leftOut"].as_u64() {
+        lines.push(format!("{left_out} more subscriptions are left out"));
+    }
+    let about = if event["isStored"] == true {
         let subject = text("/subject");
         let subject = if subject.is_empty() {
             "no subject".to_owned()
         } else {
             format!("subject {subject}")
         };
-        lines.push(format!("  {}, {subject}", text("/eventType")));
+        format!("{}, {subject}", text("/eventType"))
     } else {
-        lines.push("  the log has forgotten it: nobody needs it any more".to_owned());
-    }
-    let none = Vec::new();
-    let subscriptions = event["eventSubscriptions"].as_array().unwrap_or(&none);
-    if subscriptions.is_empty() {
-        lines.push("  the topic has no subscription".to_owned());
-    }
-    let name = |subscription: &Value| {
-        let name = subscription["eventSubscription"].as_str();
-        name.map(output::printable).unwrap_or_default()
+        "the log has forgotten it: nobody needs it any more".to_owned()
     };
-    let width = subscriptions
-        .iter()
-        .map(|one| name(one).chars().count())
-        .max()
-        .unwrap_or_default();
-    for subscription in subscriptions {
-        let explanation = subscription["explanation"].as_str().unwrap_or_default();
-        lines.push(format!(
-            "  {:width$}  {}",
-            name(subscription),
-            output::printable(explanation)
-        ));
-        let attempts = attempts(subscription);
-        if !attempts.is_empty() {
-            let table = output::table(&attempts, &ATTEMPTS);
-            lines.extend(table.into_iter().map(|line| format!("    {line}")));
-        }
+    let number = &event["sequenceNumber"];
+    lines.extend(wrapped(
+        &format!("number {number} of its topic: {about}"),
+        0,
+    ));
+    lines
+}
+
+/// Pending deliveries first, then those that were given up, those that arrived, and who did not want it.
+fn rank(subscription: &Value) -> u8 {
+    if subscription["matched"] == false {
+        return 4;
     }
-    if let Some(left_out @ 1..) = event["leftOut"].as_u64() {
-        lines.push(format!("  {left_out} more subscriptions are left out"));
+    match subscription["state"].as_str() {
+        Some("FirstAttemptPending" | "AttemptDue" | "InFlight" | "Owed") => 0,
+        Some("DeadLetterDue" | "DeadLettered" | "Dropped") => 1,
+        Some("Delivered") => 2,
+        _ => 3,
+    }
+}
+
+fn subscription_lines(subscription: &Value) -> Vec<String> {
+    let name = subscription["eventSubscription"].as_str();
+    let name = name.map(output::printable).unwrap_or_default();
+    let explanation = subscription["explanation"].as_str().unwrap_or_default();
+    let explanation = with_short_times(&output::printable(explanation));
+    let mut lines = wrapped(&format!("  {name}: {explanation}"), 4);
+    let none = Vec::new();
+    let attempts = subscription["attempts"].as_array().unwrap_or(&none);
+    let mut table = output::table(&shown(attempts), &ATTEMPTS).into_iter();
+    if let Some(heading) = table.next().filter(|_| !attempts.is_empty()) {
+        lines.push(format!("    {heading}"));
+    }
+    for (row, attempt) in table.zip(attempts) {
+        lines.push(format!("    {row}"));
+        lines.extend(next(attempt).iter().flat_map(|next| wrapped(next, 15)));
+        let said = attempt["detail"]
+            .as_str()
+            .or(attempt["responseExcerpt"].as_str());
+        let said = said.filter(|said| !said.is_empty());
+        lines.extend(said.iter().flat_map(|said| {
+            let said = output::printable(said);
+            wrapped(&format!("{:13}{said}", ""), 15)
+        }));
     }
     lines
 }
 
-/// The attempts of a subscription, with what is shown of them.
-fn attempts(subscription: &Value) -> Vec<Value> {
-    let none = Vec::new();
-    let attempts = subscription["attempts"].as_array().unwrap_or(&none);
+/// Attempts with what is shown of them.
+fn shown(attempts: &[Value]) -> Vec<Value> {
     let shown = attempts.iter().map(|attempt| {
-        let mut attempt = attempt.clone();
-        attempt["shownNext"] = next(&attempt).into();
-        let detail = if attempt["detail"].is_null() {
-            "responseExcerpt"
-        } else {
-            "detail"
-        };
-        attempt["shownDetail"] = attempt[detail].clone();
-        attempt
+        let mut shown = attempt.clone();
+        let time = ["startTime", "endTime"].map(|member| attempt[member].as_str());
+        let time = time.into_iter().flatten().next();
+        shown["shownStart"] = time.map(with_short_times).into();
+        let latency = attempt["latencyInMs"].as_u64();
+        shown["shownLatency"] = latency.map(|latency| format!("{latency} ms")).into();
+        shown
     });
     shown.collect()
 }
 
-/// What followed an attempt.
-fn next(attempt: &Value) -> String {
-    let text = |member: &str| attempt[member].as_str();
-    if let Some(due) = text("nextAttemptTime") {
-        return format!("again at {due}");
-    }
-    match (text("reason"), text("deadLetterTime"), text("dropReason")) {
-        (Some(reason), Some(time), _) if attempt["kind"] == "DeadLetterEnd" => {
-            format!("dead letter ({reason}) written {time}")
+/// What followed an attempt that was no success.
+fn next(attempt: &Value) -> Option<String> {
+    let text = |member: &str| attempt[member].as_str().map(with_short_times);
+    let next = if let Some(due) = text("nextAttemptTime") {
+        format!("again at {due}")
+    } else {
+        match (text("reason"), text("deadLetterTime"), text("dropReason")) {
+            (Some(reason), Some(time), _) if attempt["kind"] == "DeadLetterEnd" => {
+                format!("dead letter ({reason}) written {time}")
+            }
+            (Some(reason), Some(time), _) => {
+                format!("given up ({reason}), dead letter at {time}")
+            }
+            (Some(reason), None, Some(why)) => format!("given up ({reason}), dropped ({why})"),
+            (Some(reason), None, None) => format!("given up ({reason})"),
+            (None, ..) => return None,
         }
-        (Some(reason), Some(time), _) => format!("given up ({reason}), dead letter at {time}"),
-        (Some(reason), None, Some(why)) => format!("given up ({reason}), dropped ({why})"),
-        (Some(reason), None, None) => format!("given up ({reason})"),
-        (None, ..) => "-".to_owned(),
+    };
+    Some(format!("{:13}{}", "", output::printable(&next)))
+}
+
+/// A text in lines that fit, those behind the first one indented; words that do not fit are cut.
+fn wrapped(text: &str, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line: Vec<char> = text.chars().collect();
+    while line.len() > WIDTH {
+        let first_word = line.iter().take_while(|sign| **sign == ' ').count();
+        let space = line[..=WIDTH].iter().rposition(|sign| *sign == ' ');
+        let at = space.filter(|at| *at > first_word).unwrap_or(WIDTH);
+        let rest = line.split_off(at);
+        lines.push(line.into_iter().collect());
+        let rest = rest.into_iter().skip_while(|sign| *sign == ' ');
+        line = std::iter::repeat_n(' ', indent).chain(rest).collect();
     }
+    lines.push(line.into_iter().collect());
+    lines
+}
+
+/// The text with the times in it as people read them: `2030-01-02 03:04:05.006Z` for `2030-01-02T03:04:05.0060000Z`.
+fn with_short_times(text: &str) -> String {
+    let words = text.split(' ').map(|word| {
+        let time = word.trim_end_matches([',', ';']);
+        match shortened(time) {
+            Some(short) => short + &word[time.len()..],
+            None => word.to_owned(),
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn shortened(time: &str) -> Option<String> {
+    const FORM: &str = "0000-00-00T00:00:00.0000000Z";
+    let has_form = |(sign, form): (char, char)| {
+        if form == '0' {
+            sign.is_ascii_digit()
+        } else {
+            sign == form
+        }
+    };
+    let is_time = time.len() == FORM.len() && time.chars().zip(FORM.chars()).all(has_form);
+    is_time.then(|| format!("{} {}Z", &time[..10], &time[11..23]))
 }
 
 #[cfg(test)]
@@ -222,15 +293,17 @@ mod tests {
             "isTruncated": false,
             "value": [{
                 "topic": "orders", "isTopicDeleted": false, "sequenceNumber": 7,
-                "publishTime": "T0", "isStored": true, "eventType": "Order.Placed",
+                "publishTime": "2030-01-02T03:04:05.0060000Z", "isStored": true, "eventType": "Order.Placed",
                 "subject": "orders/1", "leftOut": 2,
                 "eventSubscriptions": [
-                    { "eventSubscription": "audit", "explanation": "not matched: advancedFilters[0] of its filter says no",
+                    { "eventSubscription": "audit", "matched": false, "explanation": "not matched: advancedFilters[0] of its filter says no",
                       "attempts": [] },
-                    { "eventSubscription": "billing", "explanation": "matched: attempt 2 of at most 30 is due at T2",
+                    { "eventSubscription": "billing", "matched": true, "state": "AttemptDue",
+                      "explanation": "matched: attempt 2 of at most 30 is due at 2030-01-02T03:04:35.0060000Z; held by \
+                        probation after Busy until 2030-01-02T03:05:05.0060000Z, then one event is tried",
                       "attempts": [{
-                        "kind": "Attempt", "attempt": 1, "startTime": "T0", "endTime": "T1", "latencyInMs": 12,
-                        "outcome": "Busy", "httpStatus": 503, "nextAttemptTime": "T2", "detail": null,
+                        "kind": "Attempt", "attempt": 1, "startTime": "2030-01-02T03:04:05.0060000Z", "latencyInMs": 12,
+                        "outcome": "Busy", "httpStatus": 503, "nextAttemptTime": "2030-01-02T03:04:35.0060000Z", "detail": null,
                         "responseExcerpt": "later\u{1b}", "reason": null, "deadLetterTime": null, "dropReason": null,
                       }] },
                 ],
@@ -240,15 +313,36 @@ mod tests {
         assert_eq!(
             told("a-1", &answer, events),
             [
-                "event a-1 in topic orders, number 7, accepted T0",
-                "  Order.Placed, subject orders/1",
-                "  audit    not matched: advancedFilters[0] of its filter says no",
-                "  billing  matched: attempt 2 of at most 30 is due at T2",
-                "    ATTEMPT  STARTED  ENDED  LATENCY MS  OUTCOME  STATUS  THEN         DETAIL",
-                "    1        T0       T1     12          Busy     503     again at T2  later\\u{1b}",
-                "  2 more subscriptions are left out",
+                "event a-1 in topic orders, accepted 2030-01-02 03:04:05.006Z",
+                "  billing: matched: attempt 2 of at most 30 is due at 2030-01-02 03:04:35.006Z; held by probation",
+                "    after Busy until 2030-01-02 03:05:05.006Z, then one event is tried",
+                "    ATTEMPT  STARTED                   TOOK   STATUS  OUTCOME",
+                "    1        2030-01-02 03:04:05.006Z  12 ms  503     Busy",
+                "             again at 2030-01-02 03:04:35.006Z",
+                "             later\\u{1b}",
+                "  audit: not matched: advancedFilters[0] of its filter says no",
+                "2 more subscriptions are left out",
+                "number 7 of its topic: Order.Placed, subject orders/1",
             ]
         );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_terminal() {
+        let long = "x".repeat(250);
+        for text in [
+            long.clone(),
+            format!("  name: {long} {long}"),
+            "word ".repeat(60),
+        ] {
+            let lines = wrapped(&text, 4);
+            assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
+            let signs = |text: &str| text.chars().filter(|sign| *sign != ' ').count();
+            assert_eq!(
+                lines.iter().map(|line| signs(line)).sum::<usize>(),
+                signs(&text)
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hedgerow_core::hold::Gate;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
@@ -9,11 +10,14 @@ use hedgerow_store::catalog::{FORMER_FILTERS_MAX, Subscription};
 use hedgerow_store::record::{IN_FLIGHT, Owed};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
-use super::Engine;
-use crate::explain::{DeliveryStanding, EventStandings, Place, SUBSCRIPTIONS_MAX, StandingsQuery};
+use super::{Engine, Phase};
+use crate::explain::{
+    DeliveryStanding, EventStandings, Place, SUBSCRIPTIONS_MAX, StandingsQuery, Waiting, WaitingFor,
+};
 use crate::runner::Standing;
 
-/// Rows of the due index that one question looks at, at most, for deliveries whose time nobody remembers.
+/// Rows of the due index, in memory and in the view, that one question looks at, at most, for deliveries whose time nobody
+/// remembers.
 const SCANNED_ROWS_MAX: usize = 20_000;
 
 impl Engine {
@@ -57,6 +61,11 @@ impl Engine {
         let deliveries = subscriptions.into_iter().map(|found| {
             let hint = hints.get(&found.id).copied();
             let place = self.place(found, position, hint, rows_left)?;
+            let waiting = match place {
+                Place::NotBegun | Place::Owed => Some(None),
+                Place::Due { at, .. } => Some(Some(at)),
+                Place::InFlight { .. } | Place::DeadLetterDue { .. } | Place::Ended => None,
+            };
             Ok(DeliveryStanding {
                 subscription: found.id,
                 name: found.name.as_str().to_owned(),
@@ -66,6 +75,7 @@ impl Engine {
                 policy: found.spec.retry_policy,
                 place,
                 purges: found.purges.clone(),
+                waiting: waiting.map(|due| self.waiting(found, position, due)),
             })
         });
         Ok(EventStandings {
@@ -87,7 +97,7 @@ impl Engine {
         let standing = match self.runners.get(&id) {
             Some(runner) => {
                 let head = self.readers.get(&topic).map_or(seq, |reader| reader.head);
-                runner.standing(seq, head)
+                runner.standing(seq, head, hint, rows_left)
             }
             // Its endpoint cannot be used: it stands where it is.
             None if seq >= self.view.cursor(id) => Some(Standing::NotBegun),
@@ -123,6 +133,62 @@ impl Engine {
         *rows_left -= rows.len();
         let row = rows.into_iter().find(|row| row.seq == seq);
         Ok(row.map_or(Place::Owed, |row| place_of(row.due, row.owed)))
+    }
+
+    /// What a delivery waits for that is due at this time, `None` before its first attempt.
+    fn waiting(
+        &self,
+        subscription: &Subscription,
+        position: Position,
+        due: Option<Timestamp>,
+    ) -> Waiting {
+        Waiting {
+            hold: self.hold_info(subscription, 0),
+            waiting_for: self.waiting_for(subscription, position, due),
+        }
+    }
+
+    fn waiting_for(
+        &self,
+        subscription: &Subscription,
+        Position { topic, seq }: Position,
+        due: Option<Timestamp>,
+    ) -> WaitingFor {
+        let now = self.now();
+        let Some(runner) = self.runners.get(&subscription.id) else {
+            return WaitingFor::UsableEndpoint;
+        };
+        if self.phase != Phase::Running {
+            return WaitingFor::Start;
+        }
+        if runner.plan.is_paused {
+            return WaitingFor::Resume;
+        }
+        let gate = self.gate(runner);
+        match (gate, due) {
+            (Gate::Held(until), _) if due.is_none_or(|due| due <= until) => {
+                return WaitingFor::EndOfHold;
+            }
+            (_, Some(at)) if at > now => return WaitingFor::DueTime { at },
+            (Gate::Trial | Gate::OnTrial, _) => return WaitingFor::Trial,
+            _ => {}
+        }
+        let head = self.readers.get(&topic).map_or(seq, |reader| reader.head);
+        let read_to = runner.behind_at.unwrap_or(head);
+        if due.is_none() && seq >= read_to {
+            return WaitingFor::Reading {
+                behind: seq - read_to + 1,
+            };
+        }
+        let paced = self.window_release(runner, due.unwrap_or(now));
+        let until = runner.not_before.max(paced.unwrap_or(Timestamp::ZERO));
+        if until > now {
+            return WaitingFor::Pace { until };
+        }
+        if runner.unsettled_successes >= self.settings.unsettled_successes_max {
+            return WaitingFor::Settlements;
+        }
+        self.endpoints.waiting_for(&runner.plan.endpoint, runner.id)
     }
 }
 

@@ -258,8 +258,13 @@ impl Engine {
 
     /// Whether what was held by a window has to wait for its second (ED-238).
     fn is_resting(&self, runner: &Runner, due: Timestamp, now: Timestamp) -> bool {
-        let endpoint = self.windows.get(&runner.plan.delayed_at);
-        endpoint.is_some_and(|endpoint| endpoint.window.may_start_at(due, now) > now)
+        self.window_release(runner, due).is_some_and(|at| at > now)
+    }
+
+    /// When what is due then may start after a window, if there was one.
+    pub(super) fn window_release(&self, runner: &Runner, due: Timestamp) -> Option<Timestamp> {
+        let endpoint = self.windows.get(&runner.plan.delayed_at)?;
+        Some(endpoint.window.may_start_at(due, self.now()))
     }
 
     fn rest_for_release(&mut self, id: SubscriptionId, due: Timestamp) {
@@ -440,7 +445,11 @@ impl Engine {
             state,
             cause: period.map(|period| period.cause),
             level: period.map_or(0, |period| period.level),
-            since: period.map(|period| period.since),
+            since: if state == HoldState::Paused {
+                subscription.paused
+            } else {
+                period.map(|period| period.since)
+            },
             until: period.map(|period| period.until),
             next_trial,
             held: if state == HoldState::Healthy { 0 } else { owed },

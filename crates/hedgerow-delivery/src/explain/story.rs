@@ -172,9 +172,16 @@ impl Known {
             },
             (state, _) => state,
         };
+        let is_owed_an_attempt = matches!(
+            state,
+            DeliveryState::FirstAttemptPending
+                | DeliveryState::AttemptDue { .. }
+                | DeliveryState::Owed
+        );
         DeliveryStory {
             subscription: standing.subscription,
             state,
+            waiting: standing.waiting.filter(|_| is_owed_an_attempt),
             name: standing.name,
             is_deleted: false,
             verdict,
@@ -323,6 +330,7 @@ fn of_deleted(attempts: Vec<HistoryRecord>) -> Option<DeliveryStory> {
         is_deleted: true,
         verdict: Verdict::Matched,
         state: end(&attempts).unwrap_or(dropped),
+        waiting: None,
         attempts,
         policy: None,
     })

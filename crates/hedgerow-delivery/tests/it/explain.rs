@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::filter::Clause;
-use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::Command;
+use hedgerow_delivery::command::{Command, HoldState};
 use hedgerow_delivery::explain::{
-    DeliveryState, DeliveryStory, EventStory, ExplainQuery, Explanation, Verdict,
+    DeliveryState, DeliveryStory, EventStory, ExplainQuery, Explanation, Verdict, WaitingFor,
 };
 use hedgerow_store::catalog::Provisioning;
 use hedgerow_store::disk::faulty::FaultyDisk;
@@ -437,4 +438,130 @@ async fn an_unknown_id_says_since_when_it_would_be_known() {
     assert!(explanation.events.is_empty());
     assert_eq!(explanation.ids_known_since, Some(at(0)));
     assert_eq!(explanation.attempts_known_since, Some(at(0)));
+}
+
+/// What is told of a delivery that is owed: its state, the hold, and what it waits for.
+async fn waits(world: &World, id: &str) -> (DeliveryState, Option<(HoldState, WaitingFor)>) {
+    let event = only_event(world, id).await;
+    let delivery = of(&event, "the-sub");
+    let waiting = delivery.waiting;
+    let waiting = waiting.map(|waiting| (waiting.hold.state, waiting.waiting_for));
+    (delivery.state, waiting)
+}
+
+/// ED-225, ED-230: probation, its cause and its end; then the lone trial.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_probation_holds_says_until_when() {
+    let (world, _history) = world(|_, _| Meet::status(503));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["e1", "e2", "e3"]).await;
+    world.settle().await;
+    world.publish(topic, &["held"]).await;
+    world.settle().await;
+    let event = only_event(&world, "held").await;
+    let delivery = of(&event, "the-sub");
+    assert_eq!(delivery.state, DeliveryState::FirstAttemptPending);
+    let waiting = delivery.waiting.unwrap();
+    let info = world.info("orders", "the-sub").await.hold;
+    assert_eq!(waiting.waiting_for, WaitingFor::EndOfHold);
+    assert_eq!(
+        (waiting.hold.state, waiting.hold.cause, waiting.hold.until),
+        (HoldState::Probation, Some(Outcome::Busy), info.until)
+    );
+    assert!(waiting.hold.until.is_some_and(|until| until > at(0)));
+}
+
+/// ED-312: paused, since when.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_of_a_paused_subscription_says_so() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let paused = world.handle.ask(|answer| Command::PauseSubscription {
+        topic: "orders".to_owned(),
+        name: "the-sub".to_owned(),
+        is_paused: true,
+        answer,
+    });
+    paused.await.unwrap();
+    world.publish(topic, &["held"]).await;
+    world.settle().await;
+    let event = only_event(&world, "held").await;
+    let waiting = of(&event, "the-sub").waiting.unwrap();
+    assert_eq!(waiting.waiting_for, WaitingFor::Resume);
+    assert_eq!(
+        (waiting.hold.state, waiting.hold.since),
+        (HoldState::Paused, Some(at(0)))
+    );
+}
+
+/// A turn at the endpoint's limit, a subscription that lags behind, and a time that has not come.
+#[tokio::test(start_paused = true)]
+async fn what_a_delivery_waits_for_is_told() {
+    let options = HistoryOptions {
+        disk_reserve_bytes: 0,
+        ..HistoryOptions::default()
+    };
+    let clock = || Timestamp::from_millis(START_MS);
+    let history = History::start(FaultyDisk::new(1).mount(), options, Arc::new(clock));
+    let mut settings = settings();
+    let (start, min, max) = (2, 2, 2);
+    settings.credits = CreditSettings { start, min, max };
+    let meet = |id: &str, _| match id {
+        "fails" => Meet::status(500),
+        _ => Meet::late(200, 20),
+    };
+    let world = World::with_history(settings, Some(history.handle()), meet);
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let published = world.publish(topic, &["fails"]).await;
+    world.settle().await;
+    let due = published.plus(Duration::from_secs(10));
+    assert_eq!(
+        waits(&world, "fails").await,
+        (
+            DeliveryState::AttemptDue {
+                at: due,
+                attempts: 1
+            },
+            Some((HoldState::Healthy, WaitingFor::DueTime { at: due }))
+        )
+    );
+    world.publish(topic, &["e1", "e2", "waits"]).await;
+    world.settle().await;
+    let first = DeliveryState::FirstAttemptPending;
+    let turn = |is_slow| WaitingFor::Turn {
+        open: 2,
+        limit: 2,
+        is_slow,
+    };
+    let expected = (first, Some((HoldState::Healthy, turn(false))));
+    assert_eq!(waits(&world, "waits").await, expected);
+    assert_eq!(waits(&world, "e1").await.1, None, "an attempt runs");
+    world.sleep_until(Duration::from_secs(5)).await;
+    let (_, waiting) = waits(&world, "waits").await;
+    assert!(
+        matches!(waiting, Some((_, WaitingFor::Turn { is_slow: true, .. }))),
+        "{waiting:?}"
+    );
+    let ids: Vec<_> = (0..6_000).map(|n| format!("more-{n}")).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    world.publish(topic, &ids).await;
+    world.settle().await;
+    let (state, waiting) = waits(&world, "more-5999").await;
+    assert_eq!(state, first);
+    let Some((HoldState::Healthy, WaitingFor::Reading { behind })) = waiting else {
+        panic!("{waiting:?}");
+    };
+    assert!((1..=6_000).contains(&behind), "{behind}");
 }

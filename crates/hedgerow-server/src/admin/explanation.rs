@@ -4,12 +4,16 @@
 use axum::Json;
 use axum::extract::State;
 use hedgerow_core::outcome::DeadLetterReason;
-use hedgerow_delivery::explain::{DeliveryState, DeliveryStory, EventStory, ExplainQuery, Verdict};
+use hedgerow_delivery::command::HoldState;
+use hedgerow_delivery::explain::{
+    DeliveryState, DeliveryStory, EventStory, ExplainQuery, Verdict, Waiting, WaitingFor,
+};
 use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
 use super::events;
 use super::extract::{Bearer, Names, PageQuery};
+use super::subscriptions::shown_hold;
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -80,7 +84,46 @@ fn delivery(delivery: &DeliveryStory) -> Value {
     for (member, value) in state(&delivery.state) {
         shown[member] = value;
     }
+    if let Some(waiting) = &delivery.waiting {
+        shown["waitingFor"] = waiting.waiting_for.as_str().into();
+        shown["hold"] = shown_hold(&waiting.hold);
+        // That is asked of the subscription: here it is about one event.
+        if let Some(hold) = shown["hold"].as_object_mut() {
+            hold.remove("held");
+        }
+        for (member, value) in details(waiting.waiting_for) {
+            shown[member] = value;
+        }
+    }
     shown
+}
+
+/// What is known beside the name of what a delivery waits for.
+fn details(waiting_for: WaitingFor) -> Vec<(&'static str, Value)> {
+    match waiting_for {
+        WaitingFor::UsableEndpoint
+        | WaitingFor::Start
+        | WaitingFor::Resume
+        | WaitingFor::EndOfHold
+        | WaitingFor::DueTime { .. }
+        | WaitingFor::Trial
+        | WaitingFor::Settlements => Vec::new(),
+        WaitingFor::Reading { behind } => vec![("eventsBehind", json!(behind))],
+        WaitingFor::Pace { until } => vec![("notBefore", json!(until.to_string()))],
+        WaitingFor::Turn {
+            open,
+            limit,
+            is_slow,
+        } => vec![
+            ("openAttempts", json!(open)),
+            ("openAttemptsLimit", json!(limit)),
+            ("isSlow", json!(is_slow)),
+        ],
+        WaitingFor::TurnOfAll { open, limit } => vec![
+            ("openAttempts", json!(open)),
+            ("openAttemptsLimit", json!(limit)),
+        ],
+    }
 }
 
 /// The state, and what belongs to it.
@@ -164,7 +207,66 @@ fn sentence(delivery: &DeliveryStory) -> String {
     } else {
         ""
     };
-    format!("matched: {}{of_deleted}", told(delivery))
+    let why = delivery.waiting.as_ref().and_then(why_it_waits);
+    let why = why.map(|why| format!("; {why}")).unwrap_or_default();
+    format!("matched: {}{why}{of_deleted}", told(delivery))
+}
+
+/// Why no attempt runs, where what is next does not say it.
+fn why_it_waits(waiting: &Waiting) -> Option<String> {
+    let hold = &waiting.hold;
+    let held_by = || {
+        let by = match hold.state {
+            HoldState::Delayed => "delayed delivery",
+            _ => "probation",
+        };
+        let after = hold
+            .cause
+            .map(|cause| format!(" after {}", cause.as_str()))
+            .unwrap_or_default();
+        format!("held by {by}{after}")
+    };
+    Some(match waiting.waiting_for {
+        WaitingFor::DueTime { .. } => return None,
+        WaitingFor::UsableEndpoint => "its endpoint cannot be used as it is declared".to_owned(),
+        WaitingFor::Start => "deliveries have not begun, or the server stops".to_owned(),
+        WaitingFor::Resume => {
+            let since = hold.since.map(|since| format!(" since {since}"));
+            format!("the subscription is paused{}", since.unwrap_or_default())
+        }
+        WaitingFor::EndOfHold => {
+            let until = hold.until.map(|until| format!(" until {until}"));
+            let until = until.unwrap_or_default();
+            match hold.next_trial.filter(|trial| Some(*trial) != hold.until) {
+                Some(trial) => format!("{}{until}, next trial at {trial}", held_by()),
+                None => format!("{}{until}, then one event is tried", held_by()),
+            }
+        }
+        WaitingFor::Trial => format!("{}: another event is tried alone first", held_by()),
+        WaitingFor::Reading { behind: 1 } => "it is about to be read".to_owned(),
+        WaitingFor::Reading { behind } => {
+            format!("its subscription is behind, {behind} events up to this one")
+        }
+        WaitingFor::Pace { until } => {
+            format!("attempts there go out at a pace, the next one at {until}")
+        }
+        WaitingFor::Settlements => {
+            "earlier successes of its subscription are written down first".to_owned()
+        }
+        WaitingFor::Turn {
+            open,
+            limit,
+            is_slow,
+        } => {
+            let slow = if is_slow { " slow" } else { "" };
+            format!(
+                "it waits for its turn at the endpoint: {open} of {limit}{slow} attempts are open"
+            )
+        }
+        WaitingFor::TurnOfAll { open, limit } => {
+            format!("it waits for its turn: {open} of {limit} attempts at all endpoints are open")
+        }
+    })
 }
 
 fn told(delivery: &DeliveryStory) -> String {

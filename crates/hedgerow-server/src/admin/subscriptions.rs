@@ -388,7 +388,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
     json
 }
 
-fn shown_hold(hold: &HoldInfo) -> Value {
+pub(super) fn shown_hold(hold: &HoldInfo) -> Value {
     let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
     json!({
         "state": hold.state.as_str(),

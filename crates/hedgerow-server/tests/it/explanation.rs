@@ -49,6 +49,8 @@ async fn an_event_is_explained_by_its_id() {
     let billing = until(&server, "a%2F1", "billing", "AttemptDue").await;
     assert_eq!(billing["matched"], true);
     assert_eq!(billing["deliveryAttempts"], 1);
+    assert_eq!(billing["waitingFor"], "DueTime");
+    assert_eq!(billing["hold"]["state"], "Healthy");
     assert_eq!(billing["attempts"].as_array().unwrap().len(), 1);
     let attempt = &billing["attempts"][0];
     assert_eq!(
@@ -86,5 +88,30 @@ async fn an_event_is_explained_by_its_id() {
     assert_eq!(server.admin("GET", nowhere, Value::Null).await.status, 404);
     let request = http::Request::get("/api/v1/events/b/explanation");
     assert_eq!(server.send(request, "").await.status, 401);
+    server.stop_and_wait().await;
+}
+
+/// A delivery that waits says why, to programs and to people.
+#[tokio::test]
+async fn what_holds_a_delivery_is_told() {
+    let receiver = Receiver::start().await;
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    server.subscribe("orders", "billing", &receiver.url()).await;
+    let pause = format!("{}/pause", subscription("orders", "billing"));
+    let answer = server.admin("POST", &pause, Value::Null).await;
+    assert!(answer.status.is_success(), "{}", answer.text());
+    server.publish("orders", &key, event("held")).await;
+    let billing = until(&server, "held", "billing", "FirstAttemptPending").await;
+    assert_eq!(billing["waitingFor"], "Resume");
+    let hold = &billing["hold"];
+    assert_eq!(hold["state"], "Paused");
+    let since = hold["since"].as_str().unwrap();
+    assert_eq!(
+        billing["explanation"],
+        format!(
+            "matched: it waits for its first attempt; the subscription is paused since {since}"
+        )
+    );
     server.stop_and_wait().await;
 }
