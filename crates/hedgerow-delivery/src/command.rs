@@ -474,18 +474,19 @@ impl EngineHandle {
         self.notes.subscribe()
     }
 
-    /// What is remembered of the event with this id, the newest `limit` records. Does not ask the engine; reads the disk,
-    /// on a thread for that.
-    pub async fn attempts_of(
+    /// What is remembered of the event with this id, the newest `limit` records of those that are wanted. Does not ask the
+    /// engine; reads the disk, on a thread for that.
+    pub async fn attempts_where(
         &self,
         event_id: String,
         limit: usize,
+        wants: impl Fn(&HistoryRecord) -> bool + Send + 'static,
     ) -> Result<EventAttempts, CommandError> {
         let Some(history) = self.history.clone() else {
             return Ok(EventAttempts::default());
         };
         let read = move || {
-            let mut records = history.attempts_of(&event_id, limit + 1);
+            let mut records = history.attempts_where(&event_id, limit + 1, wants);
             let is_truncated = records.len() > limit;
             records.truncate(limit);
             records.reverse();

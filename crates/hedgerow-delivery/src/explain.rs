@@ -14,7 +14,7 @@
 mod story;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hedgerow_core::filter::{Clause, FilterRules};
@@ -25,7 +25,7 @@ use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
 use hedgerow_store::catalog::{Provisioning, Purge};
-use hedgerow_store::history::{HistoryHandle, HistoryNext, HistoryRecord};
+use hedgerow_store::history::{AcceptedEvent, HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
 use self::story::Known;
@@ -48,6 +48,9 @@ pub struct ExplainQuery {
     pub topic: Option<String>,
     /// Only this subscription.
     pub subscription: Option<String>,
+    /// Only events of topics whose names begin so, regardless of case: what whoever asks may know of. Events of topics whose
+    /// names are not known any more are left out, unless it is empty.
+    pub topic_prefix: String,
 }
 
 /// What is known of an id.
@@ -277,21 +280,20 @@ impl EngineHandle {
             .topic
             .as_deref()
             .map(|name| self.topics().get(&name.to_ascii_lowercase()).map(|t| t.id));
-        let is_wanted = {
-            let name = query.topic.clone();
-            move |id: TopicId, then: Option<&str>| match (&name, topic) {
-                (None, _) => true,
-                (Some(_), Some(Some(topic))) => topic == id,
-                // It may be one that is gone.
-                (Some(name), _) => then.is_some_and(|then| then.eq_ignore_ascii_case(name)),
-            }
-        };
+        let live = self.topics();
+        let live = live.values().map(|topic| (topic.id, topic.name.clone()));
         let reader = Reader {
+            scope: Scope {
+                name: query.topic.clone(),
+                topic: topic.flatten(),
+                prefix: query.topic_prefix.clone(),
+                live: live.collect(),
+            },
             history: self.history.clone(),
             store: Arc::clone(&self.store),
             event_id: query.event_id.clone(),
         };
-        let (known, reader) = on_a_thread(reader, move |reader| reader.look_up(is_wanted)).await?;
+        let (known, reader) = on_a_thread(reader, Reader::look_up).await?;
         if known.events.is_empty() {
             if let (Some(name), Some(None)) = (query.topic, topic) {
                 let what = "topic";
@@ -318,31 +320,63 @@ struct Reader {
     history: Option<HistoryHandle>,
     store: Arc<dyn Store>,
     event_id: String,
+    scope: Scope,
+}
+
+/// Of which topics events are looked for. Others' take no room among those that are shown.
+struct Scope {
+    /// The topic that is asked for.
+    name: Option<String>,
+    /// The same, if it is there.
+    topic: Option<TopicId>,
+    prefix: String,
+    /// The names of the topics that are there.
+    live: HashMap<TopicId, String>,
+}
+
+impl Scope {
+    /// Whether events of a topic are looked for, whose name was `then` when something was tried.
+    fn has(&self, id: TopicId, then: Option<&str>) -> bool {
+        let is_it = match (&self.name, self.topic) {
+            (None, _) => true,
+            (Some(_), Some(topic)) => topic == id,
+            // It may be one that is gone.
+            (Some(name), None) => then.is_some_and(|then| then.eq_ignore_ascii_case(name)),
+        };
+        let name = self.live.get(&id).map(String::as_str).or(then);
+        let begins = |name: &str| {
+            let beginning = name.as_bytes().get(..self.prefix.len());
+            beginning.is_some_and(|it| it.eq_ignore_ascii_case(self.prefix.as_bytes()))
+        };
+        is_it && (self.prefix.is_empty() || name.is_some_and(begins))
+    }
 }
 
 impl Reader {
     /// Every event with the id, and what was tried.
-    fn look_up(&self, is_wanted: impl Fn(TopicId, Option<&str>) -> bool) -> Known {
+    fn look_up(&self) -> Known {
         let mut known = Known::default();
         let Some(history) = &self.history else {
             return known;
         };
-        let mut positions: BTreeMap<Position, Timestamp> = BTreeMap::new();
-        for event in history.accepted(&self.event_id, EVENTS_MAX + 1) {
-            positions.insert(event.position, event.published);
-        }
         let attempts = self.attempts();
-        for record in &attempts {
-            positions.insert(position_of(record), record.published);
-        }
         let names: BTreeMap<TopicId, String> = attempts
             .iter()
             .map(|record| (record.topic, record.topic_name.clone()))
             .collect();
-        let name = |topic| names.get(&topic).map(String::as_str);
+        let is_wanted = |event: &AcceptedEvent| {
+            let topic = event.position.topic;
+            self.scope.has(topic, names.get(&topic).map(String::as_str))
+        };
+        let mut positions: BTreeMap<Position, Timestamp> = BTreeMap::new();
+        for event in history.accepted_where(&self.event_id, EVENTS_MAX + 1, is_wanted) {
+            positions.insert(event.position, event.published);
+        }
+        for record in &attempts {
+            positions.insert(position_of(record), record.published);
+        }
         let mut newest: Vec<_> = positions
             .into_iter()
-            .filter(|(position, _)| is_wanted(position.topic, name(position.topic)))
             .map(|(position, published)| (published, position))
             .collect();
         newest.sort_unstable();
@@ -365,9 +399,11 @@ impl Reader {
 
     /// What is remembered of attempts, the oldest first.
     fn attempts(&self) -> Vec<HistoryRecord> {
-        let history = self.history.as_ref();
-        let mut records =
-            history.map_or_else(Vec::new, |one| one.attempts_of(&self.event_id, RECORDS_MAX));
+        let Some(history) = &self.history else {
+            return Vec::new();
+        };
+        let wants = |record: &HistoryRecord| self.scope.has(record.topic, Some(&record.topic_name));
+        let mut records = history.attempts_where(&self.event_id, RECORDS_MAX, wants);
         records.reverse();
         records.sort_by_key(|record| record.ended);
         records

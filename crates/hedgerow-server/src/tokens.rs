@@ -178,18 +178,24 @@ impl Tokens {
         })
     }
 
-    /// Writes a changed list, then lets it hold.
+    /// Writes a changed list, then lets it hold. Whatever fails, what holds is what the file says.
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<Token>) -> Result<(), TokenError>,
     ) -> Result<(), TokenError> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut list = self.list().as_ref().clone();
+        let former = self.list();
+        let mut list = former.as_ref().clone();
         change(&mut list)?;
-        file.write(&list).map_err(TokenError::File)?;
-        let mut current = self.list.write().unwrap_or_else(PoisonError::into_inner);
-        *current = Arc::new(list);
-        Ok(())
+        let written = file.replace(&former, &list);
+        if written
+            .as_ref()
+            .map_or_else(|failed| failed.is_there, |()| true)
+        {
+            let mut current = self.list.write().unwrap_or_else(PoisonError::into_inner);
+            *current = Arc::new(list);
+        }
+        written.map_err(|failed| TokenError::File(failed.error))
     }
 }
 

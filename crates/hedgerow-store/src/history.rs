@@ -201,7 +201,18 @@ impl HistoryHandle {
     /// to be written is included. Reads the disk.
     #[must_use]
     pub fn accepted(&self, event_id: &str, limit: usize) -> Vec<AcceptedEvent> {
-        let mut found = self.shared.accepted(event_id, limit);
+        self.accepted_where(event_id, limit, |_| true)
+    }
+
+    /// The same of those that are wanted, which alone count for `limit`.
+    #[must_use]
+    pub fn accepted_where(
+        &self,
+        event_id: &str,
+        limit: usize,
+        wants: impl Fn(&AcceptedEvent) -> bool,
+    ) -> Vec<AcceptedEvent> {
+        let mut found = self.shared.accepted(event_id, limit, &wants);
         // What was written just before a crash may be told of once more.
         let mut seen = HashSet::new();
         found.retain(|event| seen.insert(event.position));
@@ -218,7 +229,18 @@ impl HistoryHandle {
     /// is included. Reads the disk.
     #[must_use]
     pub fn attempts_of(&self, event_id: &str, limit: usize) -> Vec<HistoryRecord> {
-        self.shared.attempts_of(event_id, limit)
+        self.attempts_where(event_id, limit, |_| true)
+    }
+
+    /// The same of those that are wanted, which alone count for `limit`.
+    #[must_use]
+    pub fn attempts_where(
+        &self,
+        event_id: &str,
+        limit: usize,
+        wants: impl Fn(&HistoryRecord) -> bool,
+    ) -> Vec<HistoryRecord> {
+        self.shared.attempts_of(event_id, limit, &wants)
     }
 
     /// From when on it knows: attempts that ended earlier are forgotten, or were never recorded. `None` while the history

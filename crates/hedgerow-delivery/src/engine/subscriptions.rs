@@ -223,6 +223,8 @@ impl Engine {
         if !self.runners.contains_key(&id) {
             return self.add_runner(id);
         }
+        // First: whatever follows offers or attempts by what is declared now.
+        self.file_filters(id);
         let Some((_, plan)) = self.plan(id) else {
             return Ok(());
         };
@@ -236,7 +238,6 @@ impl Engine {
             self.abort_flights(id, Outcome::Canceled)?;
             self.change_endpoint(id, &former)?;
         }
-        self.file_filters(id);
         let resumed = self.resumed(id);
         if let Some(runner) = self.runners.get_mut(&id).filter(|_| !plan.is_paused)
             && runner.held.until < resumed

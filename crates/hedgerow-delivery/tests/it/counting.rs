@@ -25,7 +25,10 @@ async fn assert_remembered(
     world: &World,
     (status, reason, wait): (u16, Option<DeadLetterReason>, u64),
 ) {
-    let attempts = world.handle.attempts_of(status.to_string(), 10).await;
+    let attempts = world
+        .handle
+        .attempts_where(status.to_string(), 10, |_| true)
+        .await;
     let records = attempts.unwrap().records;
     assert_eq!(records.len(), 2, "{status} is in the attempts of both");
     for record in records {

@@ -294,6 +294,7 @@ async fn every_event_with_the_id_is_explained() {
         event_id: "twice".to_owned(),
         topic: Some("Bills".to_owned()),
         subscription: None,
+        ..ExplainQuery::default()
     };
     let of_bills = world.handle.explain(query).await.unwrap().events;
     assert_eq!(of_bills.len(), 1);
@@ -301,6 +302,7 @@ async fn every_event_with_the_id_is_explained() {
         event_id: "twice".to_owned(),
         topic: Some("nowhere".to_owned()),
         subscription: None,
+        ..ExplainQuery::default()
     };
     assert!(world.handle.explain(nowhere).await.is_err());
 }

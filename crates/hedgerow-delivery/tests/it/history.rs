@@ -22,7 +22,11 @@ fn history(disk: &FaultyDisk) -> History {
 
 /// What is remembered of an event, the oldest first.
 async fn attempts_of(world: &World, id: &str) -> Vec<HistoryRecord> {
-    let attempts = world.handle.attempts_of(id.to_owned(), 100).await.unwrap();
+    let attempts = world
+        .handle
+        .attempts_where(id.to_owned(), 100, |_| true)
+        .await
+        .unwrap();
     assert!(!attempts.is_truncated);
     assert_eq!(attempts.known_since, Some(Timestamp::from_millis(START_MS)));
     attempts.records
@@ -113,7 +117,10 @@ async fn an_end_without_attempt_is_remembered() {
     assert_eq!(numbers, [1, 2, 3]);
     assert!(attempts.iter().all(|record| record.status == 500));
 
-    let newest = world.handle.attempts_of("never".to_owned(), 2).await;
+    let newest = world
+        .handle
+        .attempts_where("never".to_owned(), 2, |_| true)
+        .await;
     let newest = newest.unwrap();
     assert!(newest.is_truncated);
     assert_eq!(newest.records, found[2..]);
@@ -185,7 +192,11 @@ async fn deliveries_go_on_when_the_historys_disk_is_full() {
     world.assert_balanced("orders", "the-sub").await;
     let counters = history.handle().counters();
     assert_eq!((counters.written, counters.dropped), (0, 30));
-    let attempts = world.handle.attempts_of("a".to_owned(), 10).await.unwrap();
+    let attempts = world
+        .handle
+        .attempts_where("a".to_owned(), 10, |_| true)
+        .await
+        .unwrap();
     assert_eq!(attempts.records, []);
 }
 
@@ -199,6 +210,10 @@ async fn without_a_history_nothing_is_known() {
         .unwrap();
     world.publish(topic, &["a"]).await;
     world.settle().await;
-    let attempts = world.handle.attempts_of("a".to_owned(), 10).await.unwrap();
+    let attempts = world
+        .handle
+        .attempts_where("a".to_owned(), 10, |_| true)
+        .await
+        .unwrap();
     assert_eq!((attempts.records.len(), attempts.known_since), (0, None));
 }

@@ -28,6 +28,7 @@ pub async fn get(
         event_id,
         topic: query.topic,
         subscription: query.subscription,
+        topic_prefix: grant.prefix.as_str().to_owned(),
     };
     let event_id = query.event_id.clone();
     let explanation = app.engine()?.explain(query).await?;

@@ -96,6 +96,10 @@ impl Rule {
             (Reach::NewTopic, Some(topic)) if !grant.reaches(topic) => {
                 Err(ApiError::beyond_prefix(grant))
             }
+            // Whose route it is is not known: nobody with a prefix gets there.
+            (Reach::Topic | Reach::NewTopic, None) if !grant.is_whole() => {
+                Err(ApiError::beyond_prefix(grant))
+            }
             _ => Ok(()),
         }
     }

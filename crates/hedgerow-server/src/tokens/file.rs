@@ -21,6 +21,16 @@ const NAME: &str = "tokens.json";
 /// Where the tokens are kept.
 pub struct TokenFile {
     data: PathBuf,
+    /// Makes a directory's entries durable. A seam: no file system fails there when a test wants it to.
+    sync_directory: fn(&Path) -> io::Result<()>,
+}
+
+/// A list that is not known to be durable.
+#[derive(Debug)]
+pub struct NotWritten {
+    pub error: io::Error,
+    /// Whether the file holds it all the same.
+    pub is_there: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,11 +71,32 @@ impl TokenFile {
             }
         };
         let data = data.to_owned();
-        Ok((Self { data }, list))
+        let file = Self {
+            data,
+            sync_directory,
+        };
+        Ok((file, list))
     }
 
-    /// Writes the list beside its place and moves it there; returns when that is on disk.
-    pub fn write(&self, list: &[Token]) -> io::Result<()> {
+    /// The same file in a directory that cannot be made durable.
+    #[cfg(test)]
+    pub fn fail_to_sync(&mut self) {
+        self.sync_directory = |_| Err(io::Error::other("no more space"));
+    }
+
+    /// Writes a list in place of the former one. If it cannot be made durable, the former one is put back.
+    pub fn replace(&self, former: &[Token], list: &[Token]) -> Result<(), NotWritten> {
+        let refused = |error, is_there| NotWritten { error, is_there };
+        self.put(list).map_err(|error| refused(error, false))?;
+        (self.sync_directory)(&self.data).map_err(|error| {
+            // Which of the two a crash leaves nobody knows; until then one of them holds, here and in the file.
+            let is_put_back = self.put(former).is_ok();
+            refused(error, !is_put_back)
+        })
+    }
+
+    /// Writes the list beside its place and moves it there.
+    fn put(&self, list: &[Token]) -> io::Result<()> {
         let tokens = list.iter().map(StoredToken::of).collect();
         let json = serde_json::to_vec_pretty(&Stored { tokens })?;
         let beside = self.data.join(format!("{NAME}.new"));
@@ -78,9 +109,12 @@ impl TokenFile {
             .open(&beside)?;
         file.write_all(&json)?;
         file.sync_all()?;
-        fs::rename(&beside, self.data.join(NAME))?;
-        File::open(&self.data)?.sync_all()
+        fs::rename(&beside, self.data.join(NAME))
     }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 impl StoredToken {

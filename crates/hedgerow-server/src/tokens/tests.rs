@@ -126,3 +126,19 @@ fn a_file_that_cannot_be_read_is_refused() {
         assert!(error.to_string().contains("tokens.json"), "{error}");
     }
 }
+
+/// A change that cannot be made durable is none: not in memory, and not in the file.
+#[test]
+fn file_and_memory_agree_when_the_directory_cannot_be_synced() {
+    let data = tempfile::tempdir().unwrap();
+    let tokens = Tokens::load_or_create(data.path()).unwrap();
+    let (_, secret) = tokens.create(new("ci", "", None), NOW).unwrap();
+    tokens.file.lock().unwrap().fail_to_sync();
+    let made = tokens.create(new("other", "", None), NOW);
+    assert!(matches!(made, Err(TokenError::File(_))));
+    assert!(matches!(tokens.delete("ci"), Err(TokenError::File(_))));
+    let again = Tokens::load_or_create(data.path()).unwrap();
+    assert_eq!(again.list(), tokens.list());
+    assert_eq!(again.list().len(), 1);
+    assert!(tokens.grant(&headers(&secret), NOW).is_some());
+}

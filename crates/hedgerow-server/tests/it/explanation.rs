@@ -28,6 +28,36 @@ async fn until(server: &TestServer, id: &str, name: &str, state: &str) -> Value 
     }
 }
 
+/// FC-26: ids are the publishers' own. What others published under the same one takes no room in an answer.
+#[tokio::test]
+async fn others_events_hide_none_of_ones_own() {
+    let server = TestServer::start().await;
+    let (own, others) = (
+        server.topic("team-a-x").await,
+        server.topic("team-b-x").await,
+    );
+    let body = json!({ "name": "ci", "rights": ["read"], "topicPrefix": "team-a-" });
+    let made = server.admin("POST", "/api/v1/tokens", body).await.json();
+    let token = made["secret"].as_str().unwrap();
+    server.publish("team-a-x", &own, event("1")).await;
+    for _ in 0..hedgerow_delivery::explain::EVENTS_MAX {
+        server.publish("team-b-x", &others, event("1")).await;
+    }
+    for (query, bearer) in [("", token), ("?topic=team-a-x", &server.token)] {
+        let path = format!("/api/v1/events/1/explanation{query}");
+        let request = http::Request::get(path).header("authorization", format!("Bearer {bearer}"));
+        let told = server.send(request, "").await.json();
+        assert_eq!(
+            told["value"].as_array().unwrap().len(),
+            1,
+            "{query}: {told}"
+        );
+        assert_eq!(told["value"][0]["topic"], "team-a-x");
+        assert_eq!(told["isTruncated"], false, "{query}");
+    }
+    server.stop_and_wait().await;
+}
+
 /// The whole answer for a newcomer: who got it, who did not and why, and what is next. No secret of the endpoint is told.
 #[tokio::test]
 async fn an_event_is_explained_by_its_id() {

@@ -426,10 +426,15 @@ impl Sealed {
 }
 
 impl<K: Kept> Search<K> {
-    /// Adds what is found, the newest first, until there are `limit` records.
-    pub(super) fn run(&self, limit: usize, records: &mut Vec<K::Found>) {
+    /// Adds what is found and wanted, the newest first, until there are `limit` records.
+    pub(super) fn run(
+        &self,
+        limit: usize,
+        wants: &dyn Fn(&K::Found) -> bool,
+        records: &mut Vec<K::Found>,
+    ) {
         if let Some((file, offsets)) = &self.active
-            && let Err(error) = self.read(file.as_ref(), offsets, limit, records)
+            && let Err(error) = self.read(file.as_ref(), offsets, limit, wants, records)
         {
             tracing::warn!(%error, "the history cannot be read");
         }
@@ -437,7 +442,7 @@ impl<K: Kept> Search<K> {
             if records.len() >= limit {
                 break;
             }
-            match self.search_sealed(sealed, limit, records) {
+            match self.search_sealed(sealed, limit, wants, records) {
                 Ok(()) => {}
                 // It was forgotten meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -450,6 +455,7 @@ impl<K: Kept> Search<K> {
         &self,
         sealed: &Sealed,
         limit: usize,
+        wants: &dyn Fn(&K::Found) -> bool,
         records: &mut Vec<K::Found>,
     ) -> io::Result<()> {
         let Summary { number, .. } = sealed.summary;
@@ -458,7 +464,7 @@ impl<K: Kept> Search<K> {
             Found::At(offsets) if offsets.is_empty() => Ok(()),
             Found::At(offsets) => {
                 let file = self.disk.open(&log_path::<K>(number), false)?;
-                self.read(file.as_ref(), &offsets, limit, records)
+                self.read(file.as_ref(), &offsets, limit, wants, records)
             }
             Found::Damaged => {
                 sealed.warn::<K>("its index is damaged, and it is searched from its beginning");
@@ -468,6 +474,7 @@ impl<K: Kept> Search<K> {
                 for (_, record) in frames::<K>(&content) {
                     record.find(&self.wanted, &mut found);
                 }
+                found.retain(|record| wants(record));
                 found.reverse();
                 found.truncate(limit - records.len());
                 records.append(&mut found);
@@ -483,6 +490,7 @@ impl<K: Kept> Search<K> {
         file: &dyn DiskFile,
         offsets: &[u32],
         limit: usize,
+        wants: &dyn Fn(&K::Found) -> bool,
         records: &mut Vec<K::Found>,
     ) -> io::Result<()> {
         let mut buffer = vec![0; FRAME_BYTES_MAX];
@@ -492,7 +500,9 @@ impl<K: Kept> Search<K> {
             }
             let length = file.read_at(u64::from(*offset), &mut buffer)?;
             if let Some((record, _)) = frame::decode::<K>(&buffer[..length]) {
-                record.find(&self.wanted, records);
+                let mut found = Vec::new();
+                record.find(&self.wanted, &mut found);
+                records.extend(found.into_iter().filter(wants));
             }
         }
         records.truncate(limit);

@@ -127,7 +127,12 @@ impl Shared {
         taken.is_last
     }
 
-    pub(super) fn attempts_of(&self, event_id: &str, limit: usize) -> Vec<HistoryRecord> {
+    pub(super) fn attempts_of(
+        &self,
+        event_id: &str,
+        limit: usize,
+        wants: &dyn Fn(&HistoryRecord) -> bool,
+    ) -> Vec<HistoryRecord> {
         let wanted = Wanted::new(event_id);
         let mut records = Vec::new();
         let search = {
@@ -135,7 +140,8 @@ impl Shared {
             // With both locks held a record is either still waiting or in the files.
             let queue = self.queue.lock();
             let waiting = queue.records.iter().rev();
-            let matching = waiting.filter(|record| kept_id(&record.event_id) == wanted.event_id);
+            let matching = waiting
+                .filter(|record| kept_id(&record.event_id) == wanted.event_id && wants(record));
             records.extend(matching.take(limit).cloned());
             state.files.as_ref().map(|files| files.search(wanted))
         };
@@ -143,12 +149,17 @@ impl Shared {
             record.bound();
         }
         if let Some(search) = search {
-            search.run(limit, &mut records);
+            search.run(limit, wants, &mut records);
         }
         records
     }
 
-    pub(super) fn accepted(&self, event_id: &str, limit: usize) -> Vec<AcceptedEvent> {
+    pub(super) fn accepted(
+        &self,
+        event_id: &str,
+        limit: usize,
+        wants: &dyn Fn(&AcceptedEvent) -> bool,
+    ) -> Vec<AcceptedEvent> {
         let wanted = Wanted::new(event_id);
         let mut found = Vec::new();
         let search = {
@@ -159,9 +170,10 @@ impl Shared {
             }
             state.ids.as_ref().map(|ids| ids.search(wanted))
         };
+        found.retain(|event| wants(event));
         found.truncate(limit);
         if let Some(search) = search {
-            search.run(limit, &mut found);
+            search.run(limit, wants, &mut found);
         }
         found
     }

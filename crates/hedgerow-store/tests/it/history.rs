@@ -108,6 +108,8 @@ fn what_is_recorded_is_found_the_newest_first_before_and_after_a_restart() {
     handle.flush();
     assert_eq!(handle.attempts_of("a", 100), expect);
     assert_eq!(handle.attempts_of("a", 2), expect[..2]);
+    let first = handle.attempts_where("a", 1, |record| record.attempt == 1);
+    assert_eq!(first, expect[2..], "others take no room");
     assert_eq!(handle.attempts_of("c", 100), []);
     assert_eq!(handle.counters().written, 6);
     assert_eq!(handle.known_since(), Some(clock.now()));

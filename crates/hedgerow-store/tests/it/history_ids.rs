@@ -77,6 +77,9 @@ fn an_id_is_found_in_every_event_that_has_it_before_and_after_a_restart() {
     assert_eq!(handle.accepted("a", 100), expect);
     handle.flush();
     assert_eq!(handle.accepted("a", 100), expect);
+    let of_one = |event: &AcceptedEvent| event.position.topic == TopicId(1);
+    let found = handle.accepted_where("a", 1, of_one);
+    assert_eq!(found, expect[1..2], "others take no room");
     assert_eq!(handle.accepted("b", 100), [at(1, 2, 1)]);
     assert_eq!(handle.accepted("d", 100), []);
     assert_eq!(

@@ -138,3 +138,23 @@ fn every_route_is_in_the_reference() {
     }
     assert_eq!(rows, rules.len(), "a row has no route");
 }
+
+/// FC-26: a route about a topic of which none is given is nobody's whose token has a prefix.
+#[test]
+fn without_a_topic_a_topics_route_is_refused() {
+    for reach in [Reach::Topic, Reach::NewTopic] {
+        let rule = Rule {
+            method: Method::GET,
+            path: "/api/v1/odd",
+            right: Right::Read,
+            reach,
+        };
+        let grant = |prefix: &str| Grant {
+            name: "ci".into(),
+            rights: Rights::all(),
+            prefix: TopicPrefix::parse(prefix).unwrap(),
+        };
+        assert!(rule.judge(&grant("team-a-"), None).is_err(), "{reach:?}");
+        assert!(rule.judge(&grant(""), None).is_ok(), "{reach:?}");
+    }
+}
