@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::failure::{Failure, in_full};
+use crate::output::printable;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -280,18 +281,20 @@ pub fn refusal(status: StatusCode, body: &Value) -> Failure {
     let Some(message) = text("/error/message") else {
         return Failure::new(format!("the server answered {status}"));
     };
-    let mut message = message.to_owned();
+    // An endpoint's words may be among them.
+    let mut message = printable(message);
     let details = body.pointer("/error/details").and_then(Value::as_array);
     for detail in details.into_iter().flatten() {
         let detail = detail.pointer("/message").and_then(Value::as_str);
-        if let Some(detail) = detail.filter(|detail| !message.contains(detail)) {
+        let detail = detail.map(printable).unwrap_or_default();
+        if !message.contains(&detail) {
             message.push_str("\n  ");
-            message.push_str(detail);
+            message.push_str(&detail);
         }
     }
     let failure = Failure::new(message);
     match text("/error/hint").filter(|hint| !hint.is_empty()) {
-        Some(hint) => failure.with_hint(hint),
+        Some(hint) => failure.with_hint(printable(hint)),
         None => failure,
     }
 }

@@ -30,6 +30,7 @@ use crate::commands::dead_letter::DeadLetterCommand;
 use crate::commands::dev::DevCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
+use crate::commands::event_subscription::advanced_filter::with_ranges;
 use crate::commands::explain::ExplainCommand;
 use crate::commands::plan::PlanCommand;
 use crate::commands::publish::PublishCommand;
@@ -69,7 +70,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    let arguments = Arguments::parse_from(with_ranges(std::env::args_os()));
+    match run(arguments.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::error_line(&failure.to_string());

@@ -26,6 +26,13 @@ pub fn list(items: &[Value], columns: &[Column], format: Format) {
     }
 }
 
+/// Things in the order of their names, whatever their case: as people look for them.
+pub fn by_name(items: &[Value]) -> Vec<Value> {
+    let mut items = items.to_vec();
+    items.sort_by_cached_key(|item| item["name"].as_str().unwrap_or_default().to_lowercase());
+    items
+}
+
 /// Shows one thing as lines of name and value.
 pub fn one(item: &Value, columns: &[Column], format: Format) {
     match format {

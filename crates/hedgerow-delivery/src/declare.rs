@@ -110,8 +110,9 @@ impl EngineHandle {
         }
         let ended = self.await_validation(*id, name.to_string());
         match tokio::time::timeout(wait, ended).await {
+            // The engine ends: it is declared, and the next one asks on.
+            Ok(Err(CommandError::Unavailable)) | Err(_) => Ok(info),
             Ok(ended) => ended,
-            Err(_) => Ok(info),
         }
     }
 

@@ -133,6 +133,8 @@ impl DataDirectory {
                     .with_hint("give one with --data")
             });
         };
+        // It stands in lines to paste, wherever that is.
+        let path = std::path::absolute(&path).unwrap_or(path);
         Ok(Self::Given(path))
     }
 

@@ -19,7 +19,7 @@ pub struct EventCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Lists the attempts to deliver an event, the oldest first.
+    /// Lists the attempts to deliver an event, the oldest first; exits with 1 if none is known.
     Attempts {
         /// The event's id, as it was published.
         #[arg(value_name = "EVENT-ID")]
@@ -47,11 +47,18 @@ impl EventCommand {
         let Action::Attempts { event_id } = self.action;
         let path = format!("/events/{}/attempts", in_path(&event_id));
         let answer = client.admin(Method::GET, &path, None).await?.body;
-        if self.server.output == Format::Json {
+        let mut attempts = super::value(&answer)?.to_vec();
+        let is_json = self.server.output == Format::Json;
+        if is_json {
             output::json(&answer);
+        }
+        if attempts.is_empty() {
+            let hint = "`hedgerow explain` says whether there is such an event, and who wants it";
+            return Err(Failure::new(conclusion(&answer, true)).with_hint(hint));
+        }
+        if is_json {
             return Ok(());
         }
-        let mut attempts = super::value(&answer)?.to_vec();
         for attempt in &mut attempts {
             let detail = ["detail", "responseExcerpt"].map(|member| attempt[member].clone());
             let [of_failure, of_answer] = detail;
@@ -61,10 +68,8 @@ impl EventCommand {
                 of_failure
             };
         }
-        if !attempts.is_empty() {
-            output::list(&attempts, &LIST, Format::Table);
-        }
-        output::line(&conclusion(&answer, attempts.is_empty()));
+        output::list(&attempts, &LIST, Format::Table);
+        output::line(&conclusion(&answer, false));
         Ok(())
     }
 }

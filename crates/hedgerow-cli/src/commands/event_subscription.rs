@@ -1,7 +1,7 @@
 //! `hedgerow event-subscription`: who gets which events. Its options have the names, meanings and bounds that users of
 //! the vendor's command line know (ED-322).
 
-mod advanced_filter;
+pub mod advanced_filter;
 mod advice;
 mod confirm;
 pub(super) mod settings;
@@ -282,7 +282,7 @@ impl EventSubscriptionCommand {
             }
             Action::List(source) => {
                 let reply = client.admin(Method::GET, &source.path(), None).await?;
-                output::list(super::value(&reply.body)?, &LIST, format);
+                output::list(&output::by_name(super::value(&reply.body)?), &LIST, format);
                 Ok(())
             }
             Action::Delete(place) => {
@@ -384,7 +384,8 @@ async fn declare(
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
-        output::error_line(&format!("warning: {}: {}", text("field"), text("message")));
+        let warning = format!("warning: {}: {}", text("field"), text("message"));
+        output::error_line(&output::printable(&warning));
     }
     Ok(())
 }

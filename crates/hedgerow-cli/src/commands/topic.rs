@@ -105,7 +105,7 @@ impl TopicCommand {
             }
             Action::List => {
                 let reply = client.admin(Method::GET, "/topics", None).await?;
-                output::list(super::value(&reply.body)?, &LIST, format);
+                output::list(&output::by_name(super::value(&reply.body)?), &LIST, format);
             }
             Action::Delete(Named { name }) => {
                 client

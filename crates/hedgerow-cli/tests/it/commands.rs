@@ -440,14 +440,18 @@ fn attempts_of_an_event_are_listed() {
         "--endpoint",
         &endpoint,
     ]));
-    let none = printed(&server.run(&["event", "attempts", "a/b 1"]));
-    assert!(none.starts_with("no attempt is remembered; "), "{none}");
+    let none = complained(&server.run(&["event", "attempts", "a/b 1"]), 1);
+    assert!(
+        none.starts_with("error: no attempt is remembered; "),
+        "{none}"
+    );
     let keys = json(&server, &["topic", "keys", "orders"]);
     let key = keys["key1"].as_str().unwrap();
     let publish = ["publish", "--topic", "orders", "--key", key];
     printed(&server.run(&[&publish[..], &["--id", "a/b 1"]].concat()));
     let listed = until("an attempt", || {
-        let listed = printed(&server.run(&["event", "attempts", "a/b 1"]));
+        let listed = server.run(&["event", "attempts", "a/b 1"]).stdout;
+        let listed = String::from_utf8(listed).unwrap();
         listed.contains("Delivered").then_some(listed)
     });
     let lines: Vec<&str> = listed.lines().collect();
@@ -655,4 +659,41 @@ fn the_usage_of_a_running_store_is_shown() {
     );
     let usage = json(&server, &["store", "usage"]);
     assert_eq!(usage["isFull"], false, "{usage}");
+}
+
+/// Lists are in the order in which people look for names, and ranges below zero are no options.
+#[test]
+fn lists_are_sorted_and_ranges_may_begin_with_a_minus() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    for name in ["zeta", "Mid", "alpha"] {
+        printed(&server.run(&["topic", "create", name]));
+    }
+    let listed = printed(&server.run(&["topic", "list"]));
+    let names = |listed: &str| -> Vec<String> {
+        let names = listed.lines().skip(1);
+        names
+            .map(|line| line.split(' ').next().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&listed), ["alpha", "Mid", "zeta"]);
+    let of = ["--source-resource-id", "zeta"];
+    for name in ["second", "First"] {
+        let create = ["event-subscription", "create", "--name", name];
+        let rest = [
+            "--endpoint",
+            "http://127.0.0.1:1/",
+            "--advanced-filter",
+            "data.n",
+            "NumberInRange",
+            "-5,10",
+        ];
+        printed(&server.run(&[&create[..], &of, &rest].concat()));
+    }
+    let listed = printed(&server.run(&[&["event-subscription", "list"][..], &of].concat()));
+    assert_eq!(names(&listed), ["First", "second"]);
+    let show = ["event-subscription", "show", "--name", "second"];
+    let shown = json(&server, &[&show[..], &of].concat());
+    let filter = &shown["filter"]["advancedFilters"][0];
+    assert_eq!(filter["values"].to_string(), "[[-5,10]]");
 }

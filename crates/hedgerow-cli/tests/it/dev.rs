@@ -314,3 +314,24 @@ fn a_taken_port_is_named_with_the_way_out() {
         "{error}"
     );
 }
+
+/// What is printed can be pasted in any directory, whatever the data directory was called here.
+#[test]
+fn printed_paths_hold_everywhere() {
+    let place = Place::new();
+    let ready = place.text("ready.json");
+    let arguments = ["dev", "--listen", "127.0.0.1:0", "--data", "data"];
+    let mut command = hedgerow(&[&arguments[..], &["--ready-file", &ready]].concat());
+    command.current_dir(place.path("data").parent().unwrap());
+    let server = Server::start(command, &place.path("ready.json"));
+    let data = place.path("data").canonicalize().unwrap();
+    let data = data.to_str().unwrap();
+    let first = server.line("data in", |line| line.contains("data in "));
+    assert!(first.contains(&format!("data in {data}, ")), "{first}");
+    let explain = server.line("explain", |line| line.contains(" explain "));
+    assert!(explain.trim_start().starts_with('/'), "{explain}");
+    let token = format!("--token-file {data}/admin-token");
+    assert!(explain.contains(&token), "{explain}");
+    let list = server.line("ls", |line| line.contains("ls -R "));
+    assert!(list.contains(&format!("ls -R {data}/")), "{list}");
+}

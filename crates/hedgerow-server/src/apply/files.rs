@@ -198,6 +198,11 @@ impl Reader<'_> {
                 }
             };
         }
+        let names = |name: &str| table.iter().any(|(member, _)| member.get_ref() == name);
+        if names("env") && names("file") {
+            self.problem(line, path, "give env or file, and not both");
+            return Value::Null;
+        }
         let mut object = Map::new();
         for (name, value) in table {
             let line = (self.line_of)(name.span().start);

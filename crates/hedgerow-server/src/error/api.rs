@@ -15,7 +15,7 @@ use crate::access::{Grant, Right};
 use crate::apply::{Applied, Fault};
 use crate::body::BodyError;
 use crate::guard::Foreign;
-use crate::state::{Phase, Unavailable};
+use crate::state::Unavailable;
 use crate::tokens::TokenError;
 
 /// The code of a change of what somebody changed meanwhile.
@@ -271,7 +271,9 @@ impl From<CommandError> for ApiError {
                 message,
                 "nothing was changed",
             ),
-            CommandError::Unavailable => Unavailable(Phase::Recovering).into(),
+            CommandError::Unavailable => {
+                Self::unavailable("the server is stopping, or its store is being opened again")
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::support::{Answer, Handshake, Receiver, TestServer, event, subscription, webhook};
+use crate::support::{Answer, Handshake, Receiver, TestServer, event, send, subscription, webhook};
 
 /// An endpoint that answers a handshake with the bytes that `answer` makes of it, and says which it got.
 struct Odd {
@@ -451,6 +451,26 @@ async fn a_declaration_does_not_wait_for_ever() {
     assert_eq!(deleted.status, 204);
     drop(held);
     server.stop_and_wait().await;
+}
+
+/// A server that stops while somebody waits for an endpoint says how far it has come: the declaration is durable.
+#[tokio::test]
+async fn a_stop_ends_the_wait_and_not_the_declaration() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let request = Request::put(subscription("orders", "billing"))
+        .header("authorization", format!("Bearer {}", server.token));
+    let body = webhook(&url).to_string();
+    let waits = tokio::spawn(send(server.address, request, body));
+    // It is asked, and so its declaration holds.
+    let held = listener.accept().await.unwrap();
+    server.stop_and_wait().await;
+    let answer = waits.await.unwrap();
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.json()["provisioningState"], "Creating");
+    drop(held);
 }
 
 /// ED-161: a failed subscription stays to be read, and is created again by the same declaration.

@@ -108,7 +108,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// How this program is called from the shell that it was started in.
+/// How this program is called from any directory.
 fn program() -> String {
     let Ok(path) = std::env::current_exe() else {
         return "hedgerow".to_owned();
@@ -123,14 +123,7 @@ fn program() -> String {
     if is_found {
         return "hedgerow".to_owned();
     }
-    let here = std::env::current_dir().ok();
-    let below = here
-        .as_deref()
-        .and_then(|here| path.strip_prefix(here).ok());
-    match below {
-        Some(below) => quoted(&format!("./{}", below.display())),
-        None => quoted(&path.display().to_string()),
-    }
+    quoted(&path.display().to_string())
 }
 
 #[cfg(test)]

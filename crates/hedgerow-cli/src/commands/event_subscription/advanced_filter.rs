@@ -1,45 +1,39 @@
 //! `--advanced-filter KEY OPERATOR VALUES`, as the vendor's command line spells it. What the operators mean, and whether the values
-//! fit, the server says; here is only which of them want numbers, one value or a list.
+//! fit, the server says; here is only how they are spelled as words.
+
+use std::ffi::OsString;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use hedgerow_core::spec::{OperandKind, Operator};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
 const ID: &str = "advanced_filter";
 
-/// What an operator is given.
-#[derive(Clone, Copy)]
-enum Operand {
-    Number,
-    Boolean,
-    Numbers,
-    Ranges,
-    Texts,
-    Nothing,
-}
+/// Stands before a word that begins with a minus and is no option. No argument of a program has this sign.
+const NO_OPTION: char = '\0';
 
-const OPERATORS: [(&str, Operand); 19] = [
-    ("NumberIn", Operand::Numbers),
-    ("NumberNotIn", Operand::Numbers),
-    ("NumberLessThan", Operand::Number),
-    ("NumberLessThanOrEquals", Operand::Number),
-    ("NumberGreaterThan", Operand::Number),
-    ("NumberGreaterThanOrEquals", Operand::Number),
-    ("NumberInRange", Operand::Ranges),
-    ("NumberNotInRange", Operand::Ranges),
-    ("BoolEquals", Operand::Boolean),
-    ("StringIn", Operand::Texts),
-    ("StringNotIn", Operand::Texts),
-    ("StringBeginsWith", Operand::Texts),
-    ("StringNotBeginsWith", Operand::Texts),
-    ("StringEndsWith", Operand::Texts),
-    ("StringNotEndsWith", Operand::Texts),
-    ("StringContains", Operand::Texts),
-    ("StringNotContains", Operand::Texts),
-    ("IsNullOrUndefined", Operand::Nothing),
-    ("IsNotNull", Operand::Nothing),
-];
+/// Arguments in which ranges with a negative beginning, as in `--advanced-filter data.n NumberInRange -5,10`, are taken for no
+/// options: the parser knows negative numbers, and not pairs of them.
+pub fn with_ranges(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_filter = false;
+    let shielded = arguments.map(|argument| {
+        let Some(text) = argument.to_str() else {
+            return argument;
+        };
+        if text.starts_with("--") {
+            is_filter = text == "--advanced-filter";
+        }
+        let is_range = text.starts_with('-') && range(text).is_some();
+        if is_filter && is_range {
+            format!("{NO_OPTION}{text}").into()
+        } else {
+            argument
+        }
+    });
+    shielded.collect()
+}
 
 /// The words of each time that the option was given; `None` if it was not.
 #[derive(Debug, Default)]
@@ -86,7 +80,8 @@ impl FromArgMatches for AdvancedFilters {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let times = matches.get_occurrences::<String>(ID);
         Ok(Self(times.map(|times| {
-            times.map(|words| words.cloned().collect()).collect()
+            let word = |word: &String| word.trim_start_matches(NO_OPTION).to_owned();
+            times.map(|words| words.map(word).collect()).collect()
         })))
     }
 
@@ -105,34 +100,34 @@ fn one(words: &[String]) -> Result<Value, Failure> {
     let [key, operator, values @ ..] = words else {
         return Err(refused("the operator is missing".to_owned()));
     };
-    let known = OPERATORS
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(operator));
-    let Some((operator, operand)) = known else {
-        let names = OPERATORS.map(|(name, _)| name).join(", ");
+    let Some(operator) = Operator::named(operator) else {
+        let names = Operator::ALL.map(Operator::as_str).join(", ");
         return Err(refused(format!("\"{operator}\" is none of {names}")));
     };
+    let kind = operator.operand_kind();
     let mut filter = Map::new();
-    filter.insert("operatorType".to_owned(), json!(operator));
+    filter.insert("operatorType".to_owned(), json!(operator.as_str()));
     filter.insert("key".to_owned(), json!(key));
-    let (member, value) = match (operand, values) {
-        (Operand::Nothing, []) => return Ok(Value::Object(filter)),
-        (Operand::Nothing, _) => return Err(refused("it takes no value".to_owned())),
+    let Some(member) = kind.member() else {
+        return match values {
+            [] => Ok(Value::Object(filter)),
+            _ => Err(refused("it takes no value".to_owned())),
+        };
+    };
+    let value = match (kind, values) {
         (_, []) => return Err(refused("a value is missing".to_owned())),
-        (Operand::Number, [value]) => ("value", number(value)),
-        (Operand::Boolean, [value]) => ("value", value.parse::<bool>().ok().map(Value::from)),
-        (Operand::Number | Operand::Boolean, _) => {
+        (OperandKind::Number, [value]) => number(value),
+        (OperandKind::Bool, [value]) => value.parse::<bool>().ok().map(Value::from),
+        (OperandKind::Number | OperandKind::Bool, _) => {
             return Err(refused("it takes one value".to_owned()));
         }
-        (Operand::Numbers, values) => {
-            ("values", values.iter().map(|value| number(value)).collect())
-        }
-        (Operand::Ranges, values) => ("values", values.iter().map(|value| range(value)).collect()),
-        (Operand::Texts, values) => ("values", Some(json!(values))),
+        (OperandKind::Numbers, values) => values.iter().map(|value| number(value)).collect(),
+        (OperandKind::Ranges, values) => values.iter().map(|value| range(value)).collect(),
+        (OperandKind::Texts { .. } | OperandKind::None, values) => Some(json!(values)),
     };
-    let rule = match operand {
-        Operand::Boolean => "the value must be true or false",
-        Operand::Ranges => "the values must be pairs of numbers, as in 0,10 20,30",
+    let rule = match kind {
+        OperandKind::Bool => "the value must be true or false",
+        OperandKind::Ranges => "the values must be pairs of numbers, as in 0,10 20,30",
         _ => "the values must be numbers",
     };
     let value = value.ok_or_else(|| refused(rule.to_owned()))?;
@@ -157,6 +152,28 @@ mod tests {
     fn parse(text: &str) -> Result<Value, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         one(&words).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_range_that_begins_with_a_minus_is_no_option() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            filters: AdvancedFilters,
+            #[arg(long, num_args = 0..)]
+            labels: Vec<String>,
+        }
+        let words = "x --advanced-filter data.n NumberInRange -5,10 -3.5,-1 --labels a --advanced-filter data.t StringIn -1,2 -3";
+        let arguments = with_ranges(words.split(' ').map(OsString::from));
+        let line = <Line as clap::Parser>::try_parse_from(arguments).unwrap();
+        assert_eq!(line.labels, ["a"]);
+        let expected = json!([
+            {"operatorType": "NumberInRange", "key": "data.n", "values": [[-5, 10], [-3.5, -1]]},
+            {"operatorType": "StringIn", "key": "data.t", "values": ["-1,2", "-3"]},
+        ]);
+        assert_eq!(line.filters.to_json().unwrap(), Some(expected));
+        let other = with_ranges(["x", "--labels", "-5,10"].map(OsString::from).into_iter());
+        <Line as clap::Parser>::try_parse_from(other).unwrap_err();
     }
 
     #[test]

@@ -125,6 +125,10 @@ fn what_cannot_be_read_is_told_by_line() {
             "grid.toml:3: topics[0].keys.key1: cannot read",
         ),
         (
+            "[[topics]]\nname = { env = \"HOME\", file = \"nothing\" }\n",
+            "grid.toml:2: topics[0].name: give env or file, and not both",
+        ),
+        (
             "[[topics]]\nname = nan\n",
             "grid.toml:2: topics[0].name: is no number",
         ),
