@@ -8,8 +8,10 @@ use crate::shell::{self, Workspace};
 
 /// The options, all of which are handed over.
 const ACCEPTED: Accepted<'static> = Accepted {
-    flags: &["quick"],
-    values: &["seconds", "rounds", "only", "pending", "explain", "json"],
+    flags: &["quick", "smoke"],
+    values: &[
+        "seconds", "rounds", "only", "pending", "dead", "explain", "json",
+    ],
 };
 
 /// The command.
@@ -29,17 +31,30 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     shell::run(bench)
 }
 
+/// Runs every case for a moment, with what the proofs were built to.
+pub fn smoke(workspace: &Workspace) -> Result<(), Failure> {
+    let release = workspace.target.join("crash").join("release");
+    let program = |name: &str| release.join(format!("{name}{EXE_SUFFIX}"));
+    let mut bench = std::process::Command::new(program("hedgerow-sim"));
+    bench.args(["bench", "--smoke"]);
+    bench.arg("--binary").arg(program("hedgerow"));
+    bench.arg("--directory").arg(workspace.target.join("bench"));
+    shell::run(bench)
+}
+
 /// The options as the benchmark reads them.
 fn handed_over(arguments: &[String]) -> Result<Vec<String>, Failure> {
     let options = Options::read(arguments, ACCEPTED)?;
-    for name in ["seconds", "rounds", "pending", "explain"] {
+    for name in ["seconds", "rounds", "pending", "dead", "explain"] {
         if options.number::<u64>(name)? == Some(0) {
             return Err(format!("--{name} counts from 1"));
         }
     }
     let mut handed_over = Vec::new();
-    if options.has("quick") {
-        handed_over.push("--quick".to_owned());
+    for flag in ACCEPTED.flags {
+        if options.has(flag) {
+            handed_over.push(format!("--{flag}"));
+        }
     }
     for name in ACCEPTED.values {
         if let Some(value) = options.text(name) {

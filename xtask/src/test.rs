@@ -1,8 +1,10 @@
 //! `test`: all tests of the workspace, examples in documentation included, those with published clients, then the proofs
-//! against crashes, full disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`.
+//! against crashes, full disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`. At the end every
+//! case of the benchmark runs once, for a moment.
 
 use crate::Failure;
 use crate::arguments::{Accepted, Options};
+use crate::bench;
 use crate::clients;
 use crate::crash::{self, Proof};
 use crate::setup;
@@ -30,5 +32,6 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     for proof in if is_slow { SLOW } else { QUICK } {
         crash::prove(workspace, proof)?;
     }
-    Ok(())
+    // It measures nothing, and shows that every case still works.
+    bench::smoke(workspace)
 }

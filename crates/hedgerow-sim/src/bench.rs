@@ -11,9 +11,13 @@
 //! What is measured is written down here; what it should be is not decided here.
 
 mod cases;
+mod crowd;
+mod dead;
 mod events;
 mod explain;
 mod files;
+mod held;
+mod laggards;
 mod load;
 mod matching;
 mod noise;
@@ -24,12 +28,14 @@ mod receiver;
 mod statistics;
 mod subject;
 mod table;
+mod wrk;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -63,12 +69,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         round: BTreeMap::new(),
     };
     let mut table = Table::default();
+    let began = Instant::now();
     let measured = bench.measure(&mut table);
     print!("\n{}", table.to_text(&CASES));
+    println!("measured in {} s", began.elapsed().as_secs());
     measured?;
     if let Some(path) = &bench.options.json {
         let about = json!({
-            "secondsPerCase": bench.options.time.as_secs(),
+            "secondsPerCase": bench.options.time.as_secs_f64(),
             "rounds": bench.options.rounds,
             "cores": std::thread::available_parallelism().map_or(0, usize::from),
         });
@@ -122,7 +130,7 @@ impl Bench {
                     // The server of the other cases is idle, and yet not nothing.
                     self.end_subject()?;
                 }
-                let before = Moment::now(self.subject.as_ref());
+                let (began, before) = (Instant::now(), Moment::now(self.subject.as_ref()));
                 let mut figures =
                     (case.run)(self).map_err(|error| format!("{}: {error}", case.name))?;
                 if IS_INTERRUPTED.load(Ordering::Relaxed) {
@@ -133,7 +141,11 @@ impl Bench {
                     figures.set("others_cores", now.others_since(before));
                 }
                 let rate = figures.get("rate").unwrap_or_default();
-                println!("round {}: {:<18} {rate:>10.0} per s", round + 1, case.name);
+                let seconds = began.elapsed().as_secs_f64();
+                let (round_number, name) = (round + 1, case.name);
+                println!(
+                    "round {round_number}: {name:<20} {rate:>10.0} per s, {seconds:.0} s in all"
+                );
                 for (figure, value) in figures.0 {
                     table.add(case.name, figure, value);
                     self.round.insert((case.name, figure), value);
@@ -180,6 +192,11 @@ impl Bench {
             MANY_TOPIC => &self.receiver.endpoints[1..],
             _ => &self.receiver.endpoints[..1],
         }
+    }
+
+    /// The path of a file that goes at the end.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     fn end_subject(&mut self) -> Result<(), String> {

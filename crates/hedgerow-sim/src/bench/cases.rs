@@ -1,7 +1,5 @@
 //! What is measured. Each case gives its figures once a round; those that compare use the baselines of the same round.
 
-use std::time::Duration;
-
 use super::events::EVENT_BYTES;
 use super::files::{Watch, device_bytes};
 use super::load::{Backlog, Closed, Open, Report, Target};
@@ -9,7 +7,7 @@ use super::matching::Differ;
 use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
-use super::{Bench, Figures, explain, matching, pending};
+use super::{Bench, Figures, crowd, dead, explain, held, laggards, matching, pending, wrk};
 
 /// Subscriptions of the topic with many.
 pub const MANY: usize = 10;
@@ -20,16 +18,20 @@ pub const ONE_TOPIC: &str = "one";
 /// See [`NONE_TOPIC`].
 pub const MANY_TOPIC: &str = "many";
 
+/// The topic of a hundred endpoints.
+pub const CROWD_TOPIC: &str = "crowd";
+/// The topics of the case `laggards`.
+pub const SMALL_TOPIC: &str = "small";
+/// See [`SMALL_TOPIC`].
+pub const BIG_TOPIC: &str = "big";
+
 /// Publishers wait while so many events are not delivered: the rate is what can be sustained.
-const BACKLOG_EVENTS: u64 = 2_000;
+pub const BACKLOG_EVENTS: u64 = 2_000;
 /// What 64 waiting publishers make a group of, and 4 KiB, the least that a disk is written.
 const GROUP_BYTES: usize = 64 * 1024;
 const SYNC_BYTES: usize = 4 * 1024;
 /// What publishers of arrays make a group of.
 const LARGE_GROUP_BYTES: usize = 1024 * 1024;
-/// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
-pub const CHECKPOINTED: Duration = Duration::from_secs(6);
-
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -61,7 +63,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 21] = [
+pub const CASES: [Case; 27] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -78,6 +80,11 @@ pub const CASES: [Case; 21] = [
         "the same, 16 connections, 100 events a request: events/s",
         |bench| raw_http(bench, 16, 100),
     ),
+    once(case(
+        "wrk",
+        "wrk instead of the generator, as in raw-http-64: requests/s",
+        wrk::run,
+    )),
     case(
         RAW_LOG,
         "write and fdatasync of 64 KiB, one after the other: KiB/s",
@@ -120,6 +127,11 @@ pub const CASES: [Case; 21] = [
         |bench| end_to_end(bench, ONE_TOPIC, 2, 100),
     ),
     case(
+        "end-to-end-10-arrays",
+        "the same with 10 subscriptions",
+        |bench| end_to_end(bench, MANY_TOPIC, 2, 100),
+    ),
+    case(
         "latency-half",
         "publish to receiver at half of end-to-end-1's rate: events/s",
         half_load,
@@ -155,13 +167,34 @@ pub const CASES: [Case; 21] = [
         explain::run,
     )),
     once(case(
+        "crowd",
+        "healthy endpoints beside 1 % that hang and 10 % that are slow, of 100: deliveries/s",
+        crowd::run,
+    )),
+    once(case(
+        "dead",
+        "one subscription beside a dead one for which events wait: events/s",
+        dead::run,
+    )),
+    once(case(
+        "laggards",
+        "50 subscriptions behind at 50 places of a topic with 1 % of the traffic: deliveries/s",
+        laggards::run,
+    )),
+    once(case(
+        "held",
+        "events held by a pause and by probation: memory, disk, and the time back after kill -9",
+        held::run,
+    )),
+    once(case(
         "pending",
         "retries that wait: memory, disk, and the time back after kill -9",
         pending::run,
     )),
 ];
 
-const RAW_HTTP: &str = "raw-http-64";
+/// The bare receiver with single events.
+pub const RAW_HTTP: &str = "raw-http-64";
 const RAW_LOG: &str = "raw-log";
 const RAW_LOG_LARGE: &str = "raw-log-large";
 const END_TO_END: &str = "end-to-end-1";
@@ -344,7 +377,7 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
             ..closed(bench, subject.target(ONE_TOPIC), 64, 1)
         };
         let report = load.run()?;
-        std::thread::sleep(CHECKPOINTED);
+        std::thread::sleep(bench.options.rest());
         endpoints[0].behave(Behaviour::Accepts);
         let published = (report.published * EVENT_BYTES as u64) as f64;
         let written = subject.storage()?.written_bytes - before;

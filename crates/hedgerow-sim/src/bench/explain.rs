@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cases::{CHECKPOINTED, ONE_TOPIC};
+use super::cases::ONE_TOPIC;
 use super::files;
 use super::load::{Closed, check_interrupted};
 use super::statistics::Histogram;
@@ -32,7 +32,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
         backlog: None,
     };
     let published = load.run()?.published;
-    std::thread::sleep(CHECKPOINTED);
+    std::thread::sleep(bench.options.rest());
     subject.settle()?;
 
     let mut random = Random::new(2);

@@ -3,15 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Seconds of load of each case in a round, and rounds, when none are asked for.
-const SECONDS: u64 = 5;
+/// Seconds of load of each case in a round, and rounds, when none are asked for: all cases end in ten minutes.
+const SECONDS: u64 = 3;
 const ROUNDS: usize = 3;
 /// The same with `--quick`.
 const QUICK_SECONDS: u64 = 2;
 const QUICK_ROUNDS: usize = 2;
-/// Pending retries for each second of load, and at most, when no number is asked for.
+/// Pending retries for each second of load in short runs, and else, when no number is asked for.
 const PENDING_PER_SECOND: u64 = 200_000;
-const PENDING_MAX: u64 = 1_000_000;
+const PENDING: u64 = 1_000_000;
+/// With `--smoke`: everything once and as little as shows that it works.
+const SMOKE_TIME: Duration = Duration::from_millis(200);
+const SMOKE_EVENTS: u64 = 2_000;
 
 /// Events that one is explained among, for each second of load, and at most, when no number is asked for.
 const EXPLAIN_PER_SECOND: u64 = 100_000;
@@ -30,8 +33,12 @@ pub struct Options {
     pub rounds: usize,
     /// Parts of names of cases; empty for all.
     pub only: Vec<String>,
-    /// Deliveries that wait in the case `pending`.
+    /// Whether it is only looked whether it works.
+    pub is_smoke: bool,
+    /// Deliveries that wait in the cases `pending` and `held`.
     pub pending: u64,
+    /// Deliveries that wait in the case `dead`.
+    pub dead: u64,
     /// Events in the case `explain`.
     pub explain: u64,
     /// Where the figures are written too.
@@ -41,13 +48,16 @@ pub struct Options {
 impl Options {
     /// Reads them.
     pub fn read(arguments: &[String]) -> Result<Self, String> {
-        let is_quick = arguments.iter().any(|argument| argument == "--quick");
+        let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+        let (is_quick, is_smoke) = (has("--quick"), has("--smoke"));
         let (mut binary, mut directory, mut json) = (None, None, None);
-        let (mut pending, mut explain) = (None, None);
+        let (mut pending, mut explain, mut dead) = (None, None, None);
         let mut seconds = if is_quick { QUICK_SECONDS } else { SECONDS };
         let mut rounds = if is_quick { QUICK_ROUNDS } else { ROUNDS };
         let mut only = Vec::new();
-        let mut arguments = arguments.iter().filter(|argument| *argument != "--quick");
+        let mut arguments = arguments
+            .iter()
+            .filter(|argument| !matches!(argument.as_str(), "--quick" | "--smoke"));
         while let Some(name) = arguments.next() {
             let value = arguments
                 .next()
@@ -63,21 +73,70 @@ impl Options {
                 "--rounds" => rounds = usize::try_from(number()?).map_err(|_| "too many rounds")?,
                 "--only" => only = value.split(',').map(str::to_owned).collect(),
                 "--pending" => pending = Some(number()?),
+                "--dead" => dead = Some(number()?),
                 "--explain" => explain = Some(number()?),
                 "--json" => json = Some(PathBuf::from(value)),
                 _ => return Err(format!("{name} is no option of bench")),
             }
         }
+        let is_short = seconds < SECONDS;
+        let waiting = if is_smoke {
+            SMOKE_EVENTS
+        } else if is_short {
+            seconds * PENDING_PER_SECOND
+        } else {
+            PENDING
+        };
+        let time = if is_smoke {
+            SMOKE_TIME
+        } else {
+            Duration::from_secs(seconds)
+        };
+        let explained = if is_smoke {
+            SMOKE_EVENTS
+        } else {
+            EXPLAIN_MAX.min(seconds * EXPLAIN_PER_SECOND)
+        };
         Ok(Self {
+            is_smoke,
+            dead: dead.unwrap_or(waiting),
             binary: binary.ok_or("bench needs --binary PATH, the server under test")?,
             directory: directory.ok_or("bench needs --directory PATH, where data may be kept")?,
-            time: Duration::from_secs(seconds),
-            rounds,
+            time,
+            rounds: if is_smoke { 1 } else { rounds },
             only,
-            explain: explain.unwrap_or(EXPLAIN_MAX.min(seconds * EXPLAIN_PER_SECOND)),
-            pending: pending.unwrap_or(PENDING_MAX.min(seconds * PENDING_PER_SECOND)),
+            explain: explain.unwrap_or(explained),
+            pending: pending.unwrap_or(waiting),
             json,
         })
+    }
+
+    /// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
+    pub fn rest(&self) -> Duration {
+        if self.is_smoke {
+            Duration::from_millis(300)
+        } else {
+            Duration::from_secs(6)
+        }
+    }
+
+    /// After which time an attempt that is answered 500 is made again, at most.
+    pub fn due_after(&self) -> Duration {
+        if self.is_smoke {
+            Duration::from_secs(4)
+        } else {
+            // 10 s, and a tenth of that by chance; and one second more.
+            Duration::from_secs(12)
+        }
+    }
+
+    /// Settings under which that is so.
+    pub fn due_settings(&self) -> &'static str {
+        if self.is_smoke {
+            "[retry]\nslots = [\"3s\"]\njitter_percent = 0\n\n[retry.floors]\nother = \"1s\"\n"
+        } else {
+            "[retry.floors]\n"
+        }
     }
 
     /// Whether a case was asked for.
@@ -103,7 +162,10 @@ mod tests {
         assert!(all.wants("ingest-64"));
         let quick = read("--quick --only ingest,pending").unwrap();
         assert_eq!((quick.rounds, quick.pending), (2, 400_000));
-        assert_eq!((all.explain, quick.explain), (500_000, 200_000));
+        assert_eq!((all.explain, quick.explain), (300_000, 200_000));
+        let smoke = read("--smoke").unwrap();
+        assert_eq!((smoke.rounds, smoke.pending, smoke.dead), (1, 2_000, 2_000));
+        assert!(smoke.rest() < all.rest() && smoke.due_after() < all.due_after());
         assert!(quick.wants("ingest-64") && !quick.wants("raw-log"));
         assert_eq!(
             read("--seconds 1 --pending 5000000").unwrap().pending,

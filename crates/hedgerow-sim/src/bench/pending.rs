@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::cases::{CHECKPOINTED, MANY_TOPIC, ONE_TOPIC};
+use super::cases::{MANY_TOPIC, ONE_TOPIC};
 use super::files;
 use super::load::{Backlog, Closed, check_interrupted};
 use super::receiver::Behaviour;
@@ -17,14 +17,12 @@ use super::{Bench, Figures};
 const DUE_TOPIC: &str = MANY_TOPIC;
 /// How many of those.
 const DUE_EVENTS: u64 = 10;
-/// After a 500: 10 s, and a tenth of that by chance; and one second more.
-const DUE_AFTER: Duration = Duration::from_secs(12);
 /// Events without an attempt at most, so that what is measured is retries and not a reader that is behind.
 const BACKLOG_EVENTS: u64 = 50_000;
 /// Attempts a second at least: fewer are not worth to wait for.
 const RATE_MIN: u64 = 500;
 /// How long the first attempt after the start may take.
-const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(60);
+pub const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
 /// What the log may hold for each event and besides.
 const LOG_BYTES_PER_EVENT: u64 = 2_560;
@@ -36,10 +34,10 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     // Overload halves the attempts at a time; no event may be tried twice before all were tried once, and each is to be
     // tried although the others fail.
     let settings = format!(
-        "endpoint_attempts_start = 64\nendpoint_attempts_min = 64\n\n[retry.floors]\nunavailable = \"3h\"\n\n\
-         [probation]\nbusy = \"0s\"\n\n[delayed_delivery]\nenabled = false\n\n\
-         [store]\nbytes_max = \"{}MiB\"\n",
-        (count * LOG_BYTES_PER_EVENT + LOG_BYTES) >> 20
+        "endpoint_attempts_start = 64\nendpoint_attempts_min = 64\n\n{}unavailable = \"3h\"\n\n\
+         [probation]\nbusy = \"0s\"\n\n[delayed_delivery]\nenabled = false\n\n{}",
+        bench.options.due_settings(),
+        store_settings(count),
     );
     let mut subject = bench.own_subject("pending", &settings)?;
     let busy = bench.endpoints(ONE_TOPIC)[0].clone();
@@ -70,7 +68,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     let mut figures = Figures::default();
     figures.set("rate", published as f64 / began.elapsed().as_secs_f64());
     figures.set("pending", published as f64);
-    std::thread::sleep(CHECKPOINTED);
+    std::thread::sleep(bench.options.rest());
     let memory = subject.memory_bytes(false)?;
     figures.set("memory_mib", mib(memory));
     figures.set("memory_max_mib", mib(subject.memory_bytes(true)?));
@@ -96,7 +94,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     std::thread::sleep(Duration::from_secs(1));
     subject.kill()?;
     let before = due.requests();
-    std::thread::sleep(DUE_AFTER);
+    std::thread::sleep(bench.options.due_after());
     let began = Instant::now();
     let healthy = subject.start_again()?;
     wait(ATTEMPT_WAIT_MAX, "an attempt after the start", || {
@@ -118,11 +116,23 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     Ok(figures)
 }
 
-fn mib(bytes: u64) -> f64 {
+/// A store that takes so many events though nobody accepts them.
+pub fn store_settings(count: u64) -> String {
+    let mib = (count * LOG_BYTES_PER_EVENT + LOG_BYTES) >> 20;
+    format!("[store]\nbytes_max = \"{mib}MiB\"\n")
+}
+
+/// In MiB.
+pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn wait(time_max: Duration, what: &str, mut is_done: impl FnMut() -> bool) -> Result<(), String> {
+/// Waits until something is so, for so long.
+pub fn wait(
+    time_max: Duration,
+    what: &str,
+    mut is_done: impl FnMut() -> bool,
+) -> Result<(), String> {
     let until = Instant::now() + time_max;
     while !is_done() {
         check_interrupted()?;

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -30,7 +31,14 @@ pub enum Behaviour {
     IsBusy,
     /// 500.
     Fails,
+    /// 200 after [`SLOW`].
+    IsSlow,
+    /// No answer.
+    Hangs,
 }
+
+/// How long a slow port takes.
+pub const SLOW: Duration = Duration::from_secs(1);
 
 /// One port.
 #[derive(Debug)]
@@ -134,6 +142,11 @@ impl Endpoint {
         } else {
             StatusCode::OK
         };
+        if behaviour == Behaviour::Hangs as u8 {
+            std::future::pending::<()>().await;
+        } else if behaviour == Behaviour::IsSlow as u8 {
+            tokio::time::sleep(SLOW).await;
+        }
         let mut response = Response::new(Empty::new());
         *response.status_mut() = status;
         Ok(response)
@@ -182,7 +195,7 @@ async fn accept(listener: TcpListener, endpoint: Arc<Endpoint>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, most likely; they come back.
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };
         tokio::spawn(serve(stream, Arc::clone(&endpoint)));

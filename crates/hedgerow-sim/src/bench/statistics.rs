@@ -24,6 +24,22 @@ impl Histogram {
         self.count += 1;
     }
 
+    /// How many times were counted.
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Counts the times of another one too.
+    pub fn add(&mut self, other: &Self) {
+        if other.buckets.len() > self.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (bucket, count) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += count;
+        }
+        self.count += other.count;
+    }
+
     /// The time that this part of all, from 0 to 1, does not exceed, in milliseconds; `None` of no times.
     pub fn quantile_ms(&self, part: f64) -> Option<f64> {
         #[allow(clippy::cast_sign_loss)] // Counts.

@@ -112,6 +112,12 @@ impl Subject {
         })
     }
 
+    /// Pauses, resumes or resets a subscription of a topic, numbered from 0.
+    pub fn act(&self, topic: &str, number: usize, action: &str) -> Result<(), String> {
+        let mut api = self.api();
+        self.runtime.block_on(api.act(topic, &name(number), action))
+    }
+
     /// Asks why an event did or did not arrive; says whether the event is known.
     pub fn explains(&self, id: &str) -> Result<bool, String> {
         let mut api = self.api();

@@ -50,7 +50,7 @@ impl Table {
 
     /// As text: medians, and how far the rates of the rounds are apart.
     pub fn to_text(&self, cases: &[Case]) -> String {
-        let mut text = format!("{:<18}", "");
+        let mut text = format!("{:<20}", "");
         for (_, title, _) in COLUMNS {
             write!(text, "{title:>12}").expect("writing to a String cannot fail");
         }
@@ -65,7 +65,7 @@ impl Table {
         text.push_str(&notes);
         for case in cases {
             if self.figures(case.name).next().is_some() {
-                writeln!(text, "{:<18} {}", case.name, case.about)
+                writeln!(text, "{:<20} {}", case.name, case.about)
                     .expect("writing to a String cannot fail");
             }
         }
@@ -73,7 +73,7 @@ impl Table {
     }
 
     fn row(&self, case: &Case, text: &mut String, notes: &mut String) {
-        write!(text, "{:<18}", case.name).expect("writing to a String cannot fail");
+        write!(text, "{:<20}", case.name).expect("writing to a String cannot fail");
         for (figure, _, decimals) in COLUMNS {
             let shown = self
                 .spread(case.name, figure)
@@ -98,7 +98,7 @@ impl Table {
             let has_column = COLUMNS.iter().any(|(name, ..)| *name == figure);
             let is_calm = TROUBLE.contains(&figure) && values.iter().all(|value| *value == 0.0);
             if let (false, false, Some(spread)) = (has_column, is_calm, Spread::of(values)) {
-                writeln!(notes, "{:<18} {figure} = {:.3}", case.name, spread.median)
+                writeln!(notes, "{:<20} {figure} = {:.3}", case.name, spread.median)
                     .expect("writing to a String cannot fail");
             }
         }

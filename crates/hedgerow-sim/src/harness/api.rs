@@ -35,9 +35,16 @@ pub struct Status {
     pub pending: u64,
     /// Attempts that run.
     pub in_flight: u64,
+    /// Events that it has not come to.
+    pub behind: u64,
 }
 
 impl Status {
+    /// What waits: deliveries that have not ended, and events that it has not come to.
+    pub const fn waiting(&self) -> u64 {
+        self.pending + self.behind
+    }
+
     /// Deliveries that are owed no more.
     pub const fn ended(&self) -> u64 {
         self.delivered + self.dropped + self.dead_lettered
@@ -86,11 +93,14 @@ pub struct StoreUsage {
 /// What the store holds, and what it wrote since the server began.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_field_names)] // As the API calls them.
 pub struct Storage {
     /// Bytes of log that cannot be forgotten yet.
     pub used_bytes: u64,
     /// Bytes that the store wrote; those of the view's table are not in it.
     pub written_bytes: u64,
+    /// Bytes that it read, from the system's cache or from the device.
+    pub read_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +152,12 @@ impl Api {
         self.call(Method::DELETE, &subscription_path(topic, name), None)
             .await
             .map(drop)
+    }
+
+    /// Pauses, resumes or resets a subscription.
+    pub async fn act(&mut self, topic: &str, name: &str, action: &str) -> Result<(), String> {
+        let path = format!("{}/{action}", subscription_path(topic, name));
+        self.call(Method::POST, &path, None).await.map(drop)
     }
 
     /// The names of a topic's subscriptions.

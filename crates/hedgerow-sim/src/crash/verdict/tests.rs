@@ -40,6 +40,7 @@ impl Run {
             dead_lettered: 0,
             pending: 0,
             in_flight: 0,
+            behind: 0,
         };
         let mut statuses = vec![none; SUBSCRIPTIONS.len()];
         for number in 0..events {

@@ -1,0 +1,91 @@
+//! Endpoints that are well beside some that are not: of a hundred, one never answers and ten take a second. What counts is
+//! how late the others get their events, as a ratio to the run before in which all hundred are well.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cases::CROWD_TOPIC;
+use super::load::Open;
+use super::receiver::{Behaviour, Endpoint, Receiver};
+use super::statistics::Histogram;
+use super::subject::Subject;
+use super::{Bench, Figures};
+
+/// Endpoints, each with a subscription to everything.
+const ENDPOINTS: usize = 100;
+/// The same where it is only looked whether it works.
+const SMOKE_ENDPOINTS: usize = 20;
+/// Of a hundred: those that never answer, and behind them those that are slow.
+const HANGING_PERCENT: usize = 1;
+const SLOW_PERCENT: usize = 10;
+/// Events a second: with a hundred endpoints 2,000 deliveries, which leaves the machine room.
+const RATE: f64 = 20.0;
+/// How much longer than other cases: the 99th of a hundred needs many.
+const LONGER: u32 = 3;
+
+/// Measures it.
+pub fn run(bench: &mut Bench) -> Result<Figures, String> {
+    let count = if bench.options.is_smoke {
+        SMOKE_ENDPOINTS
+    } else {
+        ENDPOINTS
+    };
+    let receiver = Receiver::start(count)?;
+    let mut subject = bench.own_subject("crowd", "")?;
+    subject.declare(CROWD_TOPIC, &receiver.endpoints)?;
+    subject.settle()?;
+    let hanging = (count * HANGING_PERCENT).div_ceil(100);
+    let ill = hanging + (count * SLOW_PERCENT).div_ceil(100);
+    let time = bench.options.time * LONGER;
+    let healthy = &receiver.endpoints[ill..];
+
+    let without = measure(&subject, healthy, time)?;
+    subject.drain(CROWD_TOPIC, count)?;
+    for (number, endpoint) in receiver.endpoints[..ill].iter().enumerate() {
+        endpoint.behave(if number < hanging {
+            Behaviour::Hangs
+        } else {
+            Behaviour::IsSlow
+        });
+    }
+    let with = measure(&subject, healthy, time)?;
+    let mut figures = Figures::default();
+    figures.set("rate", with.count() as f64 / time.as_secs_f64());
+    figures.set_latencies(&with);
+    for (figure, part) in [("p50_ms_without", 0.5), ("p99_ms_without", 0.99)] {
+        if let Some(ms) = without.quantile_ms(part) {
+            figures.set(figure, ms);
+        }
+    }
+    if let Some((with, without)) = with.quantile_ms(0.99).zip(without.quantile_ms(0.99)) {
+        figures.set("p99_of_without", with / without);
+    }
+    subject.remove()?;
+    Ok(figures)
+}
+
+/// How late healthy endpoints get what is published at a constant rate.
+fn measure(
+    subject: &Subject,
+    healthy: &[Arc<Endpoint>],
+    time: Duration,
+) -> Result<Histogram, String> {
+    let load = |time| Open {
+        target: subject.target(CROWD_TOPIC),
+        rate: RATE,
+        time,
+    };
+    // Connections are opened, and what is slow is found out, before anything is measured.
+    load(time / 3).run()?;
+    for endpoint in healthy {
+        endpoint.measure(true);
+    }
+    load(time).run()?;
+    // What was published last is on its way.
+    std::thread::sleep(Duration::from_millis(200));
+    let mut all = Histogram::default();
+    for endpoint in healthy {
+        all.add(&endpoint.measure(false));
+    }
+    Ok(all)
+}

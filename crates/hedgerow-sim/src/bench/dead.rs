@@ -1,0 +1,97 @@
+//! One subscription to everything whose endpoint is down, with many events that wait for it, beside one that is well: how
+//! much is taken and how late the other gets it, as ratios to the run before the dead one was there. Settings are the
+//! defaults: what waits is held back, as it is where people run it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cases::{BACKLOG_EVENTS, ONE_TOPIC};
+use super::load::{Backlog, Closed, Open};
+use super::pending::{mib, store_settings};
+use super::receiver::{Behaviour, Endpoint};
+use super::subject::Subject;
+use super::{Bench, Figures};
+
+/// Events a second while it is measured how late they arrive.
+const RATE: f64 = 1_000.0;
+/// Events a second at least while those that wait are published.
+const FILL_RATE_MIN: u64 = 2_000;
+
+/// What is measured twice.
+struct Phase {
+    rate: f64,
+    p99_ms: Option<f64>,
+}
+
+/// Measures it.
+pub fn run(bench: &mut Bench) -> Result<Figures, String> {
+    let count = bench.options.dead;
+    let settings = format!("\n{}", store_settings(count));
+    let mut subject = bench.own_subject("dead", &settings)?;
+    let [well, down] = [0, 1].map(|number| Arc::clone(&bench.receiver.endpoints[number]));
+    subject.declare(ONE_TOPIC, std::slice::from_ref(&well))?;
+    subject.settle()?;
+    let time = bench.options.time;
+    let without = measure(&subject, &well, time)?;
+
+    down.behave(Behaviour::IsBusy);
+    subject.declare(ONE_TOPIC, &[Arc::clone(&well), Arc::clone(&down)])?;
+    let load = Closed {
+        connections: 4,
+        batch: 100,
+        time: Duration::from_secs(60 + count / FILL_RATE_MIN),
+        events_max: count,
+        ..publishers(&subject, &well, time)
+    };
+    load.run()?;
+    subject.drain(ONE_TOPIC, 1)?;
+    std::thread::sleep(bench.options.rest());
+    let waiting = subject.status(ONE_TOPIC, 1)?.waiting();
+    let with = measure(&subject, &well, time)?;
+
+    let mut figures = Figures::default();
+    figures.set("rate", with.rate);
+    figures.set("rate_of_without", with.rate / without.rate);
+    if let Some((with, without)) = with.p99_ms.zip(without.p99_ms) {
+        figures.set("p99_ms", with);
+        figures.set("p99_ms_without", without);
+        figures.set("p99_of_without", with / without);
+    }
+    figures.set("waiting", waiting as f64);
+    figures.set("memory_mib", mib(subject.memory_bytes(false)?));
+    down.behave(Behaviour::Accepts);
+    subject.remove()?;
+    Ok(figures)
+}
+
+fn publishers(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Closed {
+    Closed {
+        target: subject.target(ONE_TOPIC),
+        connections: 64,
+        batch: 1,
+        time,
+        events_max: u64::MAX,
+        backlog: Some(Backlog {
+            endpoints: vec![Arc::clone(well)],
+            max: BACKLOG_EVENTS,
+        }),
+    }
+}
+
+fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Phase, String> {
+    let report = publishers(subject, well, time).run()?;
+    subject.drain(ONE_TOPIC, 1)?;
+    let load = |time| Open {
+        target: subject.target(ONE_TOPIC),
+        rate: RATE,
+        time,
+    };
+    load(time / 4).run()?;
+    well.measure(true);
+    load(time).run()?;
+    subject.drain(ONE_TOPIC, 1)?;
+    Ok(Phase {
+        rate: report.events as f64 / report.seconds,
+        p99_ms: well.measure(false).quantile_ms(0.99),
+    })
+}
