@@ -1,5 +1,5 @@
 //! What the places of a text can be read as, by whoever undoes escapes: of URLs (`%2F`, `+`), of JSON and programs (`\/`,
-//! `\u002f`, `\x2f`), of pages (`&#47;`, `&#x2f;`, `&sol;`), and any of these spelled with others.
+//! `\u002f`, `\x2f`, `\057`), of pages (`&#47;`, `&#x2f;`, `&sol;`), and any of these spelled with others.
 
 /// Escapes of escapes that are undone. Whoever repeats a text escapes it once or twice.
 const LAYERS_MAX: usize = 5;
@@ -137,7 +137,8 @@ impl Readings {
         }
     }
 
-    /// The longest parts whose characters are of a kind, each escape read to its last layer.
+    /// The longest parts whose characters are of a kind, each escape read to its last layer. Ends of lines may stand between
+    /// them.
     pub(super) fn runs(&self, is_of_kind: impl Fn(char) -> bool) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         let mut place = 0;
@@ -164,7 +165,7 @@ impl Readings {
                 run.text.push(c);
                 run.range.end = self.offset(end);
             }
-            is_in_run = is_one;
+            is_in_run = is_one || (is_in_run && matches!(c, '\r' | '\n'));
             place = end;
         }
         runs
@@ -192,6 +193,7 @@ impl Readings {
 
     /// Behind `%`: the bytes of a character in UTF-8, or of one in Latin-1.
     fn read_percent(&self, place: usize, found: &mut Vec<Reading>) {
+        self.each_of(place, 'u', |next| self.read_unit(next, found));
         self.each_number(place, 16, 2, |byte, end| {
             let Ok(byte) = u8::try_from(byte) else {
                 return;
@@ -226,10 +228,7 @@ impl Readings {
     fn read_backslash(&self, place: usize, found: &mut Vec<Reading>) {
         self.each(place, |c, next| match c {
             'u' => {
-                self.each_number(next, 16, 4, |unit, end| match char::from_u32(unit) {
-                    Some(c) => found.push((c, end)),
-                    None => self.read_low_surrogate(unit, end, found),
-                });
+                self.read_unit(next, found);
                 self.each_of(next, '{', |next| {
                     self.each_run(next, 16, &mut |number, end| {
                         self.each_of(end, '}', |end| {
@@ -241,6 +240,10 @@ impl Readings {
             'x' => self.each_number(next, 16, 2, |number, end| {
                 found.extend(char::from_u32(number).map(|c| (c, end)));
             }),
+            // Three octal digits.
+            '0'..='3' => self.each_number(place, 8, 3, |number, end| {
+                found.extend(char::from_u32(number).map(|c| (c, end)));
+            }),
             'n' => found.push(('\n', next)),
             'r' => found.push(('\r', next)),
             't' => found.push(('\t', next)),
@@ -248,6 +251,14 @@ impl Readings {
             'f' => found.push(('\u{c}', next)),
             c if !c.is_alphanumeric() => found.push((c, next)),
             _ => {}
+        });
+    }
+
+    /// Behind `\u` or `%u`: a unit of UTF-16, or two.
+    fn read_unit(&self, place: usize, found: &mut Vec<Reading>) {
+        self.each_number(place, 16, 4, |unit, end| match char::from_u32(unit) {
+            Some(c) => found.push((c, end)),
+            None => self.read_low_surrogate(unit, end, found),
         });
     }
 
