@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::SubscriptionId;
-use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{SubscriptionSpec, TopicSpec, Warning};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
@@ -66,6 +66,8 @@ pub struct Applied {
     pub change: AppliedChange,
     /// How far a subscription's newest declaration has come, when that was looked at last.
     pub provisioning: Option<Provisioning>,
+    /// What of its declaration will surprise.
+    pub warnings: Vec<Fault>,
 }
 
 /// What was done.
@@ -133,6 +135,7 @@ struct PlannedTopic {
     spec: TopicSpec,
     key1: Option<String>,
     key2: Option<String>,
+    warnings: Vec<Warning>,
 }
 
 struct PlannedSubscription {
@@ -140,6 +143,16 @@ struct PlannedSubscription {
     topic: String,
     name: SubscriptionName,
     spec: Box<SubscriptionSpec>,
+    warnings: Vec<Warning>,
+}
+
+/// Warnings of a declaration at `path`.
+fn located(path: &str, warnings: Vec<Warning>) -> Vec<Fault> {
+    let located = warnings.into_iter().map(|warning| Fault {
+        path: format!("{path}.{}", warning.field),
+        message: warning.message,
+    });
+    located.collect()
 }
 
 /// What was declared, durably, while endpoints may still be asked.
@@ -326,6 +339,7 @@ impl PlannedTopic {
             what,
             change,
             provisioning: None,
+            warnings: located(&self.path, self.warnings),
         })
     }
 }
@@ -334,13 +348,25 @@ impl PlannedSubscription {
     async fn declare(self, app: &App) -> Result<(Applied, Option<Asked>), ApiError> {
         let name = self.name.to_string();
         let what = format!("event subscription {}/{name}", self.topic);
+        let engine = app.engine()?;
+        let topic = engine
+            .topics()
+            .get(&self.topic.to_ascii_lowercase())
+            .cloned();
+        let keys = topic.map(|topic| {
+            let input = topic.spec.input_schema;
+            self.spec.filter.key_warnings(input, "filter")
+        });
+        let mut warnings = self.warnings;
+        warnings.extend(keys.unwrap_or_default());
+        let warnings = located(&self.path, warnings);
         let declaration = SubscriptionDeclaration {
             topic: self.topic,
             name: self.name,
             spec: self.spec,
             expected: None,
         };
-        let made = declare_subscription(&app.engine()?, declaration).await?;
+        let made = declare_subscription(&engine, declaration).await?;
         let provisioning = made.info.subscription.newest_provisioning();
         let asked = (provisioning == Provisioning::Creating).then(|| Asked {
             what: what.clone(),
@@ -359,6 +385,7 @@ impl PlannedSubscription {
             what,
             change,
             provisioning,
+            warnings,
         };
         Ok((applied, asked))
     }

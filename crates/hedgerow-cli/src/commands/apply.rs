@@ -37,7 +37,7 @@ impl ApplyCommand {
             .admin_unjudged(Method::POST, "/apply", &declarations)
             .await?;
         if status == StatusCode::OK {
-            return show(&body, self.server.output);
+            return show(&body, &files, self.server.output);
         }
         let details = body.pointer("/error/details").and_then(Value::as_array);
         let Some(details) = details.filter(|details| !details.is_empty()) else {
@@ -85,6 +85,9 @@ pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Aske
     };
     for applied in &begun.done {
         output::line(&applied.to_string());
+        for warning in &applied.warnings {
+            warn(files, warning);
+        }
     }
     for fault in &begun.failed {
         let line = output::printable(&files.locate(fault));
@@ -132,7 +135,7 @@ fn located(files: &GridFiles, faults: &[Fault]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn show(body: &Value, format: Format) -> Result<(), Failure> {
+fn show(body: &Value, files: &GridFiles, format: Format) -> Result<(), Failure> {
     if format == Format::Json {
         output::json(body);
         return Ok(());
@@ -142,6 +145,18 @@ fn show(body: &Value, format: Format) -> Result<(), Failure> {
         let more = still_to_come(text("provisioningState"));
         let line = format!("{} {}{more}", text("what"), text("change"));
         output::line(&output::printable(&line));
+        let warnings = applied["warnings"].as_array().into_iter().flatten();
+        for warning in warnings {
+            let text = |name: &str| warning[name].as_str().unwrap_or_default().to_owned();
+            let (path, message) = (text("field"), text("message"));
+            warn(files, &Fault { path, message });
+        }
     }
     Ok(())
+}
+
+/// Tells what was declared and will surprise.
+fn warn(files: &GridFiles, warning: &Fault) {
+    let line = output::printable(&files.locate(warning));
+    output::error_line(&format!("warning: {line}"));
 }

@@ -41,6 +41,20 @@ fn a_running_server_gets_what_a_file_says() {
     let changed = printed(&apply(&file, &["--output", "json"]));
     assert!(changed.contains("\"change\": \"changed\""), "{changed}");
 
+    // FC-03: what is taken and will surprise is told with its line.
+    let mistyped = write(&place, "mistyped.toml", &endpoint, 5);
+    let filter =
+        "filter.advancedFilters = [{ operatorType = \"IsNotNull\", key = \"evntType\" }]\n";
+    let text = std::fs::read_to_string(&mistyped).unwrap() + filter;
+    std::fs::write(&mistyped, text).unwrap();
+    let told = complained(&apply(&mistyped, &[]), 0);
+    assert!(told.starts_with("warning: "), "{told}");
+    let at = "mistyped.toml:10: eventSubscriptions[0].filter.advancedFilters[0].key: ";
+    assert!(
+        told.contains(at) && told.contains("\"eventType\"?"),
+        "{told}"
+    );
+
     // The server's own judgement has its line, too, and nothing is declared.
     let wrong = write(&place, "wrong.toml", &endpoint, 31);
     let text = std::fs::read_to_string(&wrong).unwrap() + "[[topics]]\nname = \"new\"\n";

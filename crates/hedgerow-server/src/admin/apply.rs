@@ -6,7 +6,7 @@ use hedgerow_core::{limits, spec};
 use serde_json::{Value, json};
 
 use super::extract::Bearer;
-use crate::apply::{self, Applied, ApplyError};
+use crate::apply::{self, Applied, ApplyError, Fault};
 use crate::body::{self, BodyError};
 use crate::error::ApiError;
 use crate::state::SharedApp;
@@ -36,6 +36,11 @@ fn shown(applied: &[Applied]) -> Vec<Value> {
         let mut shown = json!({ "what": applied.what, "change": applied.change.as_str() });
         if let Some(provisioning) = applied.provisioning {
             shown["provisioningState"] = json!(provisioning.as_str());
+        }
+        if !applied.warnings.is_empty() {
+            let warnings = applied.warnings.iter();
+            let warning = |fault: &Fault| json!({ "field": fault.path, "message": fault.message });
+            shown["warnings"] = warnings.map(warning).collect();
         }
         shown
     });

@@ -116,15 +116,17 @@ fn topic(
     let fixed = members.remove("keys").unwrap_or(Value::Null);
     let [key1, key2] = keys_of(&fixed, &format!("{path}.keys"), faults);
     let spec = TopicSpec::check(&Value::Object(members));
-    let spec = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let checked = spec.map_err(|error| faults.add_spec(path, error)).ok();
     let name: TopicName = parsed(&name?, &format!("{path}.name"), faults)?;
     if !grant.reaches(name.as_str()) {
         faults.add(format!("{path}.name"), beyond(grant));
     }
+    let checked = checked?;
     Some(PlannedTopic {
         path: path.to_owned(),
         name,
-        spec: spec?.spec,
+        spec: checked.spec,
+        warnings: checked.warnings,
         key1,
         key2,
     })
@@ -143,7 +145,7 @@ fn subscription(
     let mut body = Value::Object(members);
     complete_subscription(app, &mut body);
     let spec = SubscriptionSpec::check(&body);
-    let spec = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let checked = spec.map_err(|error| faults.add_spec(path, error)).ok();
     let topic: Option<TopicName> =
         topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
     let name: Option<SubscriptionName> =
@@ -152,11 +154,13 @@ fn subscription(
     if !grant.reaches(&topic) {
         faults.add(format!("{path}.topic"), beyond(grant));
     }
+    let checked = checked?;
     Some(PlannedSubscription {
         path: path.to_owned(),
         topic,
         name: name?,
-        spec: Box::new(spec?.spec),
+        spec: Box::new(checked.spec),
+        warnings: checked.warnings,
     })
 }
 

@@ -336,3 +336,26 @@ async fn an_update_that_waits_is_what_is_declared() {
     drop(silent);
     server.stop_and_wait().await;
 }
+
+/// FC-03: what is accepted and will surprise is told with its place, each time.
+#[tokio::test]
+async fn what_will_surprise_is_told() {
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    let mut wanted = grid(&receiver.url());
+    let filter = json!({ "operatorType": "StringIn", "key": "evntType", "values": ["x"] });
+    wanted["eventSubscriptions"][0]["filter"] = json!({ "advancedFilters": [filter] });
+    for _ in 0..2 {
+        let answer = apply(&server, &wanted).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let json = answer.json();
+        let applied = json["value"].as_array().unwrap();
+        assert_eq!(applied[0].get("warnings"), None);
+        let warning = &applied.last().unwrap()["warnings"][0];
+        let place = "eventSubscriptions[0].filter.advancedFilters[0].key";
+        assert_eq!(warning["field"], place);
+        let message = warning["message"].as_str().unwrap();
+        assert!(message.contains("did you mean \"eventType\"?"), "{message}");
+    }
+    server.stop_and_wait().await;
+}
