@@ -20,6 +20,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::explain::{EventStandings, StandingsQuery};
+use crate::gauges::{GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
 use crate::validation::{Callback, Called};
@@ -226,10 +227,12 @@ pub enum Command {
         /// When it is noted.
         answer: Answer<()>,
     },
-    /// How every subscription is doing, for [`EngineHandle::gauges`].
+    /// How some subscriptions are doing, for [`EngineHandle::gauges`].
     Gauges {
+        /// Where the page begins; `None` for the first one.
+        from: Option<GaugesFrom>,
         /// By id.
-        answer: Answer<Vec<SubscriptionGauges>>,
+        answer: Answer<GaugesPage>,
     },
     /// Where the deliveries of events stand, subscription by subscription.
     Standings {
@@ -353,17 +356,6 @@ pub struct SubscriptionInfo {
     pub hold: HoldInfo,
     /// What is wrong with its dead-letter destination.
     pub dead_letter_problem: Option<String>,
-}
-
-/// How a subscription is doing, in numbers (ED-303).
-#[derive(Debug, Clone)]
-pub struct SubscriptionGauges {
-    /// What anybody is told of it.
-    pub info: SubscriptionInfo,
-    /// The oldest event that is owed to it: its number, and when it was accepted, if that is known.
-    pub oldest: Option<(u64, Option<Timestamp>)>,
-    /// Dead letters that wait to be written: at least so many.
-    pub pending_dead_letters: u64,
 }
 
 /// Whether and why a subscription is held back.
@@ -525,35 +517,6 @@ impl EngineHandle {
                 letter.event_id = event.as_ref().map(event_id).unwrap_or_default();
             }
             page
-        };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|_| CommandError::Unavailable)
-    }
-
-    /// How every subscription is doing. Times of the oldest events are read on a thread for that, once for each event.
-    ///
-    /// # Errors
-    /// [`CommandError::Unavailable`] while there is no engine.
-    pub async fn gauges(&self) -> Result<Vec<SubscriptionGauges>, CommandError> {
-        let mut gauges = self.ask(|answer| Command::Gauges { answer }).await?;
-        let (store, metrics) = (Arc::clone(&self.store), Arc::clone(&self.metrics));
-        let read = move || {
-            for one in &mut gauges {
-                if let Some((seq, None)) = one.oldest {
-                    let topic = one.info.subscription.topic;
-                    let id = one.info.subscription.id;
-                    let read = || {
-                        let position = Position { topic, seq };
-                        let event = store
-                            .read_recent(position)
-                            .or_else(|| store.read(position).ok());
-                        event.map(|event| event.published)
-                    };
-                    one.oldest = Some((seq, metrics.oldest_of(id, seq, read)));
-                }
-            }
-            gauges
         };
         tokio::task::spawn_blocking(read)
             .await

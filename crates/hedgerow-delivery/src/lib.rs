@@ -32,6 +32,7 @@ pub mod declare;
 mod endpoints;
 pub mod engine;
 pub mod explain;
+pub mod gauges;
 pub mod grid;
 mod handshake;
 mod letter_write;

@@ -10,6 +10,7 @@ mod validation;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::ops::Bound;
 
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -302,6 +303,16 @@ impl Catalog {
     /// All subscriptions, by id.
     pub fn subscriptions(&self) -> impl Iterator<Item = &Subscription> {
         self.subscriptions.values()
+    }
+
+    /// The same behind one of them, or all.
+    pub fn subscriptions_behind(
+        &self,
+        after: Option<SubscriptionId>,
+    ) -> impl Iterator<Item = &Subscription> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.subscriptions.range((from, Bound::Unbounded));
+        behind.map(|(_, subscription)| subscription)
     }
 
     /// The subscriptions of one topic, by id.

@@ -63,7 +63,7 @@ impl Engine {
             Command::TerminalRecords { query, answer } => {
                 reply(answer, self.terminal_records(&query)?);
             }
-            Command::Gauges { answer } => reply(answer, Ok(self.gauges()?)),
+            Command::Gauges { from, answer } => reply(answer, Ok(self.gauges(from)?)),
             Command::Standings { events, answer } => {
                 reply(answer, Ok(self.standings(&events)?));
             }
@@ -458,28 +458,20 @@ impl Engine {
     }
 
     pub(super) fn info(&self, subscription: &Subscription) -> SubscriptionInfo {
-        let (counters, open) = self.view.counters(subscription.id);
-        let runner = self.runners.get(&subscription.id);
+        let load = self.load(subscription);
         let topic = self.view.catalog().topic(subscription.topic);
-        let head = self.view.next_seq(subscription.topic);
-        let behind_at = runner.and_then(|runner| runner.behind_at);
-        // A delivery whose start is queued is in flight, and in the view not begun yet.
-        let begun = |runner: &Runner| self.credits_of_unbegun(runner);
-        let waiting = runner.map_or(0, |runner| runner.waiting_len() + begun(runner)) as u64;
-        let in_flight = runner.map_or(0, |runner| runner.in_flight() as u64);
-        let owed = (open + waiting).saturating_sub(in_flight);
         SubscriptionInfo {
-            hold: self.hold_info(subscription, owed),
+            hold: self.hold_info(subscription, load.owed()),
             subscription: subscription.clone(),
             topic_name: topic
                 .map(|topic| topic.name.as_str().to_owned())
                 .unwrap_or_default(),
-            counters,
-            pending: open + waiting,
-            waiting,
-            in_flight,
+            counters: load.counters,
+            pending: load.pending,
+            waiting: load.waiting,
+            in_flight: load.in_flight,
             next_due: self.next_due(subscription.id),
-            behind: behind_at.map_or(0, |at| head.saturating_sub(at)),
+            behind: load.behind,
             dead_letter_problem: self.letter_writes.problem(subscription.id).cloned(),
         }
     }
@@ -495,13 +487,6 @@ impl Engine {
                 .ok()?;
             rows.first().map(|row| row.due)
         })
-    }
-
-    fn credits_of_unbegun(&self, runner: &Runner) -> usize {
-        runner
-            .flight_seqs()
-            .filter(|seq| !self.view.is_open(runner.id, *seq))
-            .count()
     }
 
     /// A topic and a subscription of it that a question is limited to, if it is.

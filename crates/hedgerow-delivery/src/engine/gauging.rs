@@ -5,26 +5,81 @@ use hedgerow_store::catalog::Subscription;
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
 use super::Engine;
-use crate::command::SubscriptionGauges;
+use crate::gauges::{GaugesFrom, GaugesPage, Load, SubscriptionGauges};
 use crate::runner::Runner;
 
 /// Rows of the due index that one look goes through for dead letters, over all subscriptions.
 const COUNTED_ROWS_MAX: usize = 10_000;
+/// Subscriptions of one page: a look at 10,000 of them must not keep deliveries waiting.
+const PAGE: usize = 256;
 
 impl Engine {
-    /// How every subscription is doing, by id.
-    pub(super) fn gauges(&self) -> Result<Vec<SubscriptionGauges>, StoreError> {
-        let mut rows_left = COUNTED_ROWS_MAX;
-        let mut all: Vec<_> = self.view.catalog().subscriptions().collect();
-        all.sort_unstable_by_key(|found| found.id);
-        let gauges = all.into_iter().map(|found| {
-            Ok(SubscriptionGauges {
-                info: self.info(found),
-                oldest: self.oldest_owed(found),
-                pending_dead_letters: self.count_dead_letters(found, &mut rows_left)?,
-            })
+    /// How the next subscriptions are doing, by id.
+    pub(super) fn gauges(&self, from: Option<GaugesFrom>) -> Result<GaugesPage, StoreError> {
+        let after = from.map(|from| from.after);
+        let mut rows_left = from.map_or(COUNTED_ROWS_MAX, |from| from.rows_left);
+        let all = self.view.catalog().subscriptions_behind(after);
+        let mut gauges = Vec::with_capacity(PAGE);
+        for found in all.take(PAGE) {
+            gauges.push(self.gauges_of(found, &mut rows_left)?);
+        }
+        let last = gauges.last().filter(|_| gauges.len() == PAGE);
+        let next = last.map(|last| GaugesFrom {
+            after: last.subscription,
+            rows_left,
         });
-        gauges.collect()
+        Ok(GaugesPage { gauges, next })
+    }
+
+    fn gauges_of(
+        &self,
+        found: &Subscription,
+        rows_left: &mut usize,
+    ) -> Result<SubscriptionGauges, StoreError> {
+        let load = self.load(found);
+        let hold = self.hold_info(found, load.owed());
+        // Whatever has a runner is counted under its names.
+        let is_counted = self.runners.contains_key(&found.id);
+        let names = || {
+            let topic = self.view.catalog().topic(found.topic);
+            let topic = topic.map(|topic| topic.name.as_str().to_owned());
+            let name = found.name.as_str().to_owned();
+            (topic.unwrap_or_default(), name)
+        };
+        Ok(SubscriptionGauges {
+            subscription: found.id,
+            topic: found.topic,
+            names: (!is_counted).then(names),
+            inactive: (!found.is_active()).then(|| found.newest_provisioning()),
+            hold: hold.state,
+            held: hold.held,
+            load,
+            oldest: self.oldest_owed(found),
+            pending_dead_letters: self.count_dead_letters(found, rows_left)?,
+        })
+    }
+
+    /// How much there is to do for a subscription.
+    pub(super) fn load(&self, subscription: &Subscription) -> Load {
+        let (counters, open) = self.view.counters(subscription.id);
+        let runner = self.runners.get(&subscription.id);
+        let head = self.view.next_seq(subscription.topic);
+        let behind_at = runner.and_then(|runner| runner.behind_at);
+        // A delivery whose start is queued is in flight, and in the view not begun yet.
+        let waiting = runner.map_or(0, |runner| runner.waiting_len() + self.unbegun(runner)) as u64;
+        Load {
+            counters,
+            pending: open + waiting,
+            waiting,
+            in_flight: runner.map_or(0, |runner| runner.in_flight() as u64),
+            behind: behind_at.map_or(0, |at| head.saturating_sub(at)),
+        }
+    }
+
+    fn unbegun(&self, runner: &Runner) -> usize {
+        let flights = runner.flight_seqs();
+        let unbegun = flights.filter(|seq| !self.view.is_open(runner.id, *seq));
+        unbegun.count()
     }
 
     /// The first event that is owed, and its time where that is at hand.
@@ -47,11 +102,13 @@ impl Engine {
         subscription: &Subscription,
         rows_left: &mut usize,
     ) -> Result<u64, StoreError> {
-        if subscription.spec.dead_letter_destination.is_none() || *rows_left == 0 {
+        let id = subscription.id;
+        // Of most there is nothing: that is known without a look at the index.
+        let has_any = self.view.first_open(id).is_some();
+        if subscription.spec.dead_letter_destination.is_none() || !has_any || *rows_left == 0 {
             return Ok(0);
         }
         let limit = *rows_left;
-        let id = subscription.id;
         let page = self
             .view
             .pending_dead_letters(id, BEHIND_IN_FLIGHT, limit, rows_left)?;

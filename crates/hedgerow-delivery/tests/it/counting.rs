@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::Command;
 use hedgerow_delivery::metrics::{AttemptError, SubscriptionMetrics};
 use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::history::{History, HistoryNext, HistoryOptions};
@@ -214,4 +215,38 @@ async fn opening_the_store_again_counts_nothing_twice() {
     // The attempts that ended with the store.
     let aborted = AttemptError::Outcome("Aborted");
     assert_eq!(metrics.failed.counts(), [(aborted, 2)]);
+}
+
+/// A look at every subscription takes part after part, and scans the view only for those with something to tell: of the
+/// others it costs a page of numbers.
+#[tokio::test(start_paused = true)]
+async fn a_scrape_scans_nothing_for_idle_subscriptions() {
+    const SUBSCRIPTIONS: usize = 600;
+    let world = World::new(|id, _| Meet::status(if id == "bad" { 400 } else { 200 }));
+    let topic = world.topic("orders").await;
+    let filter = json!({ "subjectBeginsWith": "/bills" });
+    let letters = json!({ "endpointType": "LocalDirectory", "properties": { "path": "letters" } });
+    for n in 0..SUBSCRIPTIONS {
+        let more = json!({ "filter": filter, "deadLetterDestination": letters });
+        let name = format!("idle-{n}");
+        world.subscribe("orders", &name, more).await.unwrap();
+    }
+    let more = json!({ "deadLetterDestination": letters });
+    world.subscribe("orders", "busy", more).await.unwrap();
+    world.publish(topic, &["good", "bad"]).await;
+    world.settle().await;
+    let before = world.scans();
+    let gauges = world.handle.gauges().await.unwrap();
+    let scans = world.scans() - before;
+    assert!(scans <= 1, "{scans} scans");
+    assert_eq!(gauges.len(), SUBSCRIPTIONS + 1);
+    assert!(gauges.is_sorted_by_key(|one| one.subscription));
+    let busy = gauges.last().unwrap();
+    assert_eq!(busy.pending_dead_letters, 1);
+    assert_eq!((busy.load.pending, busy.load.counters.delivered), (1, 1));
+    let from = None;
+    let page = world.handle.ask(|answer| Command::Gauges { from, answer });
+    let page = page.await.unwrap();
+    assert_eq!(page.gauges.len(), 256);
+    assert!(page.next.is_some());
 }

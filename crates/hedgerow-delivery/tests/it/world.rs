@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -213,6 +213,8 @@ struct BreakableTable {
     inner: MemoryTable,
     /// 0: works, 1: fails, 2: panics.
     broken: AtomicU8,
+    /// Scans so far.
+    scans: AtomicUsize,
 }
 
 impl Table for BreakableTable {
@@ -227,6 +229,7 @@ impl Table for BreakableTable {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<Row>, StoreError> {
+        self.scans.fetch_add(1, Ordering::Relaxed);
         self.inner.scan(space, from, to, limit)
     }
 
@@ -356,6 +359,11 @@ impl World {
     /// What was counted.
     pub fn metrics(&self) -> &Metrics {
         &self.ground.metrics
+    }
+
+    /// How often the view's table was scanned.
+    pub fn scans(&self) -> usize {
+        self.ground.table.scans.load(Ordering::Relaxed)
     }
 
     /// The highest time that is durable.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::{HoldState, SubscriptionGauges};
+use hedgerow_delivery::command::HoldState;
+use hedgerow_delivery::gauges::SubscriptionGauges;
 use hedgerow_delivery::metrics::{HistogramSnapshot, Metrics, SubscriptionMetrics, TopicMetrics};
 use hedgerow_store::Usage;
 use hedgerow_store::catalog::Provisioning;
@@ -116,11 +117,10 @@ impl Scrape<'_> {
             .collect();
         let known: std::collections::BTreeSet<_> = all.iter().map(|one| one.1).collect();
         for gauges in self.gauges {
-            let subscription = &gauges.info.subscription;
-            if !known.contains(&subscription.id) {
-                let topic = gauges.info.topic_name.clone();
-                let name = subscription.name.as_str().to_owned();
-                all.push((false, subscription.id, topic, name));
+            if let Some((topic, name)) = &gauges.names
+                && !known.contains(&gauges.subscription)
+            {
+                all.push((false, gauges.subscription, topic.clone(), name.clone()));
             }
         }
         all.sort_unstable();
@@ -203,7 +203,7 @@ impl Scrape<'_> {
         let of_each = |name, help, samples: &dyn Fn(&SubscriptionGauges, &Names, &mut Sum)| {
             let mut sum = Sum::default();
             for gauges in self.gauges {
-                if let Some(names) = names.get(&gauges.info.subscription.id) {
+                if let Some(names) = names.get(&gauges.subscription) {
                     samples(gauges, names, &mut sum);
                 }
             }
@@ -229,16 +229,15 @@ impl Scrape<'_> {
                 "hedgerow_pending_events",
                 "Events that are owed to a subscription.",
                 &|gauges, names, sum| {
-                    sum.add(names.labels(), Value::Whole(gauges.info.pending));
+                    sum.add(names.labels(), Value::Whole(gauges.load.pending));
                 },
             ),
             of_each(
                 "hedgerow_held_events",
                 "Events of them that wait for the end of what holds the subscription back.",
                 &|gauges, names, sum| {
-                    let hold = &gauges.info.hold;
                     for state in HOLDS {
-                        let count = if hold.state == state { hold.held } else { 0 };
+                        let count = if gauges.hold == state { gauges.held } else { 0 };
                         sum.add(names.and("held_by", hold_name(state)), Value::Whole(count));
                     }
                 },
@@ -257,14 +256,14 @@ impl Scrape<'_> {
                 "hedgerow_unread_events",
                 "Events of the topic that were not offered to a subscription yet.",
                 &|gauges, names, sum| {
-                    sum.add(names.labels(), Value::Whole(gauges.info.behind));
+                    sum.add(names.labels(), Value::Whole(gauges.load.behind));
                 },
             ),
             of_each(
                 "hedgerow_running_attempts",
                 "Attempts that run.",
                 &|gauges, names, sum| {
-                    sum.add(names.labels(), Value::Whole(gauges.info.in_flight));
+                    sum.add(names.labels(), Value::Whole(gauges.load.in_flight));
                 },
             ),
             of_each(
@@ -281,12 +280,10 @@ impl Scrape<'_> {
     fn of_states(&self, names: &BTreeMap<SubscriptionId, Names>) -> Family {
         let mut sum = Sum::default();
         for gauges in self.gauges {
-            let Some(names) = names.get(&gauges.info.subscription.id) else {
+            let Some(names) = names.get(&gauges.subscription) else {
                 continue;
             };
-            let subscription = &gauges.info.subscription;
-            let inactive = (!subscription.is_active()).then(|| subscription.newest_provisioning());
-            let is = state(inactive, gauges.info.hold.state);
+            let is = state(gauges.inactive, gauges.hold);
             for state in STATES {
                 let labels = names.and("hedgerow_subscription_state", state);
                 sum.add(labels, Value::Whole(u64::from(state == is)));
@@ -347,14 +344,14 @@ fn hold_name(hold: HoldState) -> &'static str {
 
 /// ED-304: the first is the sum of the others.
 fn deliveries(gauges: &SubscriptionGauges) -> [(&'static str, u64); 6] {
-    let counters = gauges.info.counters;
+    let counters = gauges.load.counters;
     [
-        ("matched", counters.matched + gauges.info.waiting),
+        ("matched", counters.matched + gauges.load.waiting),
         ("delivered", counters.delivered),
         ("dead_lettered", counters.dead_lettered),
         ("dropped", counters.dropped),
         ("given_up", counters.given_up),
-        ("pending", gauges.info.pending),
+        ("pending", gauges.load.pending),
     ]
 }
 
