@@ -45,6 +45,28 @@ pub struct Event<'a> {
     pub data: Data<'a>,
 }
 
+/// What an event begins with, for whoever tells of it: read without its data, which may be a megabyte.
+///
+/// The first members of [`Event`], in its order: the stored form of an event begins with that of its head.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct EventHead<'a> {
+    /// As in [`Event`].
+    #[serde(borrow)]
+    pub id: Cow<'a, str>,
+    /// As in [`Event`].
+    #[serde(borrow, deserialize_with = "borrowed")]
+    pub source: Option<Cow<'a, str>>,
+    /// As in [`Event`].
+    #[serde(borrow)]
+    pub event_type: Cow<'a, str>,
+    /// As in [`Event`].
+    #[serde(borrow, deserialize_with = "borrowed")]
+    pub subject: Option<Cow<'a, str>>,
+    /// As in [`Event`].
+    #[serde(borrow, deserialize_with = "borrowed")]
+    pub time: Option<Cow<'a, str>>,
+}
+
 /// The name under which the extensions carry the header `traceparent` of the request that published the event, its value
 /// as JSON text (ED-141). No attribute can have this name.
 pub const TRACEPARENT_HEADER: &str = ":traceparent";

@@ -12,7 +12,7 @@ use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoredEvent;
-use hedgerow_store::record::unpack_event;
+use hedgerow_store::record::unpack_head;
 use tracing::Level;
 
 use crate::note::{AttemptNote, NoteNext};
@@ -75,7 +75,7 @@ impl AttemptLine {
         event: &StoredEvent,
         success_percent: u32,
     ) -> Self {
-        let unpacked = unpack_event(&event.bytes).ok();
+        let unpacked = unpack_head(&event.bytes).ok();
         let event_type = unpacked.as_ref().map(|event| event.event_type.to_string());
         let event_time = unpacked.and_then(|event| event.time.map(std::borrow::Cow::into_owned));
         Self {

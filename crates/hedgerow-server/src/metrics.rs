@@ -12,6 +12,8 @@
 mod families;
 mod text;
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use http::HeaderMap;
@@ -57,14 +59,20 @@ async fn answer(
         None => Vec::new(),
     };
     let usage = engine.map(|engine| engine.store().usage());
-    let scrape = families::Scrape {
-        metrics: &app.metrics,
-        gauges: &gauges,
-        usage,
-        now: app.time(),
-        subscriptions_max: app.metrics_options.subscriptions_max,
+    let app = Arc::clone(app);
+    // Of thousands of subscriptions it is megabytes: attempts do not wait for that.
+    let write = move || {
+        let scrape = families::Scrape {
+            metrics: &app.metrics,
+            gauges: &gauges,
+            usage,
+            now: app.time(),
+            subscriptions_max: app.metrics_options.subscriptions_max,
+        };
+        text::write(&scrape.families(), spelling)
     };
-    let text = text::write(&scrape.families(), spelling);
+    let text = tokio::task::spawn_blocking(write).await;
+    let text = text.map_err(|_| ApiError::internal())?;
     let mut response = text.into_response();
     let content_type = HeaderValue::from_static(text::CONTENT_TYPE);
     response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -17,7 +17,9 @@ use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use self::change::{DeliveryChange, DeliveryState, seqs_in};
-pub use self::codec::{PackedEventsBuilder, decode_record, encode_record, unpack_event};
+pub use self::codec::{
+    PackedEventsBuilder, decode_record, encode_record, unpack_event, unpack_head,
+};
 
 /// The number that stands for a record's kind on disk.
 ///

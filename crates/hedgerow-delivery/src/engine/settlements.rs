@@ -13,7 +13,7 @@ use hedgerow_dialect::delivery;
 use hedgerow_store::history::HistoryKind;
 use hedgerow_store::record::{
     Dead, DeadThen, DropReason, Failed, FailedDelivery, IN_FLIGHT, Owed, PendingWrite, Progress,
-    Record, Settled, SettledHow, dead_text, unpack_event,
+    Record, Settled, SettledHow, dead_text, unpack_head,
 };
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -397,7 +397,7 @@ impl Engine {
         decided: Timestamp,
         event: &StoredEvent,
     ) -> Result<NoteNext, StoreError> {
-        let unpacked = unpack_event(&event.bytes)?;
+        let unpacked = unpack_head(&event.bytes)?;
         let DeliveryKey { subscription, seq } = ending.key;
         let plan = self.runners.get(&subscription).map(|runner| &runner.plan);
         let plan = plan.filter(|plan| plan.dead_letter_destination.is_some());

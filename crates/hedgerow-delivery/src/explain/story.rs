@@ -10,7 +10,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::catalog::Purge;
 use hedgerow_store::history::{HistoryNext, HistoryRecord};
-use hedgerow_store::record::{DropReason, unpack_event};
+use hedgerow_store::record::{DropReason, unpack_event, unpack_head};
 use hedgerow_store::{Store, StoredEvent};
 
 use super::{
@@ -52,7 +52,7 @@ pub(super) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -
     let Some(event) = found else {
         return Stored::Forgotten;
     };
-    match unpack_event(&event.bytes) {
+    match unpack_head(&event.bytes) {
         Ok(unpacked) if unpacked.id == event_id => Stored::Here(event),
         Ok(_) => Stored::Another,
         Err(_) => Stored::Forgotten,
@@ -257,7 +257,7 @@ fn asked(
 }
 
 fn summary(event: &StoredEvent) -> Option<StoredSummary> {
-    let unpacked = unpack_event(&event.bytes).ok()?;
+    let unpacked = unpack_head(&event.bytes).ok()?;
     Some(StoredSummary {
         event_type: unpacked.event_type.into_owned(),
         subject: unpacked.subject.map(std::borrow::Cow::into_owned),

@@ -5,7 +5,7 @@
 //! settlement or an event.
 
 use bytes::Bytes;
-use hedgerow_core::event::Event;
+use hedgerow_core::event::{Event, EventHead};
 use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::time::Timestamp;
 use serde::Serialize;
@@ -242,6 +242,13 @@ pub fn unpack_event(stored: &[u8]) -> Result<Event<'_>, StoreError> {
         Ok((event, [])) => Ok(event),
         _ => Err(StoreError::damaged("a stored event")),
     }
+}
+
+/// Reads what the stored form of an event begins with, and nothing behind it; text is borrowed from it.
+pub fn unpack_head(stored: &[u8]) -> Result<EventHead<'_>, StoreError> {
+    let (head, _) =
+        postcard::take_from_bytes(stored).map_err(|_| StoreError::damaged("a stored event"))?;
+    Ok(head)
 }
 
 /// Appends the frame of `record` to `buffer`.

@@ -14,7 +14,7 @@ use hedgerow_store::log::{Log, LogOptions};
 use hedgerow_store::record::{
     CatalogChange, CleanStop, Dead, DeadThen, DropReason, Events, Failed, FailedDelivery,
     PackedEvents, Progress, Read, Record, Settled, SettledHow, Started, StartedDelivery,
-    decode_record, encode_record, unpack_event,
+    decode_record, encode_record, unpack_event, unpack_head,
 };
 use hedgerow_store::{Store, StoreError};
 
@@ -146,6 +146,27 @@ fn packed_events_share_their_bytes() {
     assert_eq!(ids, ["a", "b", "c"]);
     let third = packed.get(2).unwrap().unwrap();
     assert_eq!(unpack_event(&third).unwrap(), event("c", 500));
+    let (head, whole) = (unpack_head(&third).unwrap(), event("c", 500));
+    assert_eq!(
+        (
+            head.id,
+            head.source,
+            head.event_type,
+            head.subject,
+            head.time
+        ),
+        (
+            whole.id,
+            whole.source,
+            whole.event_type,
+            whole.subject,
+            whole.time
+        ),
+        "an event begins with its head"
+    );
+    // Nothing behind the head is looked at.
+    let cut = third.len() - 400;
+    assert!(unpack_head(&third[..cut]).is_ok() && unpack_event(&third[..cut]).is_err());
     assert!(packed.bytes().as_ptr_range().contains(&third.as_ptr()));
     assert!(packed.get(3).is_none());
     let cut = PackedEvents::from_parts(3, packed.bytes().slice(..packed.len_bytes() - 1));
