@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hedgerow_core::outcome::{DeadLetterReason, DestinationKind, Failure, Outcome};
+use hedgerow_core::outcome::{DeadLetterReason, DestinationKind, Outcome};
 use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -72,48 +72,6 @@ impl From<Kind> for DestinationKind {
         match kind {
             Kind::W => Self::Webhook,
             Kind::R => Self::Managed,
-        }
-    }
-}
-
-/// What an attempt met instead of an answer.
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)] // The names of `hedgerow_core::outcome::Failure`.
-pub enum FailureName {
-    Timeout,
-    Dns,
-    Connect,
-    Reset,
-    Tls,
-    Protocol,
-    EntityDisabled,
-    EntityQuota,
-    ServerThrottling,
-    MessageTooLarge,
-    SessionMissing,
-    FunctionWithoutTrigger,
-    NoListener,
-    TokenUnavailable,
-}
-
-impl From<FailureName> for Failure {
-    fn from(name: FailureName) -> Self {
-        match name {
-            FailureName::Timeout => Self::Timeout,
-            FailureName::Dns => Self::Dns,
-            FailureName::Connect => Self::Connect,
-            FailureName::Reset => Self::Reset,
-            FailureName::Tls => Self::Tls,
-            FailureName::Protocol => Self::Protocol,
-            FailureName::EntityDisabled => Self::EntityDisabled,
-            FailureName::EntityQuota => Self::EntityQuota,
-            FailureName::ServerThrottling => Self::ServerThrottling,
-            FailureName::MessageTooLarge => Self::MessageTooLarge,
-            FailureName::SessionMissing => Self::SessionMissing,
-            FailureName::FunctionWithoutTrigger => Self::FunctionWithoutTrigger,
-            FailureName::NoListener => Self::NoListener,
-            FailureName::TokenUnavailable => Self::TokenUnavailable,
         }
     }
 }

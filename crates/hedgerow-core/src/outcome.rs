@@ -34,8 +34,9 @@ pub enum Met {
     Failure(Failure),
 }
 
-/// Why there was no response, or what stands for a status where there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// Why there was no response, or what stands for a status where there is none. Tables of cases name them: `token_unavailable`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// No response in time.
     Timeout,

@@ -10,7 +10,7 @@ use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::read_values::{FailureName, Kind, span, timestamp};
+use crate::read_values::{Kind, span, timestamp};
 use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
@@ -18,7 +18,7 @@ use crate::table::{Case, Run};
 struct Input {
     kind: Kind,
     status: Option<u16>,
-    failure: Option<FailureName>,
+    failure: Option<Failure>,
     retry_after: Option<String>,
     now: Option<String>,
     #[serde(default)]
@@ -65,7 +65,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
                 .and_then(|text| parse_retry_after(&text, now)),
         },
         (Some(_), None) => Met::Failure(Failure::Timeout),
-        (None, Some(failure)) => Met::Failure(failure.into()),
+        (None, Some(failure)) => Met::Failure(failure),
         _ => return Err("one of status and failure".to_owned()),
     };
     let overrides = Overrides {

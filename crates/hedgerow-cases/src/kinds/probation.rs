@@ -457,7 +457,6 @@ fn meet(step: &Step, now: Timestamp, retry: &RetrySettings) -> (Met, Duration, O
             (Met::Failure(Failure::Timeout), TIMEOUT, late)
         }
         (None, Some(failure)) => {
-            let failure: Failure = failure.into();
             let wait = if failure == Failure::Timeout {
                 TIMEOUT
             } else {

@@ -19,7 +19,7 @@ use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::read_values::{FailureName, Kind, span};
+use crate::read_values::{Kind, span};
 use crate::table::{Case, Run};
 
 #[derive(Deserialize)]
@@ -86,7 +86,7 @@ struct SettingsInput {
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
     pub(super) status: Option<u16>,
-    pub(super) failure: Option<FailureName>,
+    pub(super) failure: Option<Failure>,
     #[serde(default)]
     pub(super) after_s: f64,
     pub(super) retry_after: Option<String>,
@@ -342,8 +342,8 @@ impl<'a> Driver<'a> {
                 }
                 (Met::Failure(Failure::Timeout), self.timeout)
             }
-            (None, Some(FailureName::Timeout)) => (Met::Failure(Failure::Timeout), self.timeout),
-            (None, Some(failure)) => (Met::Failure(failure.into()), elapsed),
+            (None, Some(Failure::Timeout)) => (Met::Failure(Failure::Timeout), self.timeout),
+            (None, Some(failure)) => (Met::Failure(failure), elapsed),
             _ => panic!("one of status and failure"),
         };
         let is_attempt = !matches!(met, Met::Failure(failure) if !failure.counts());

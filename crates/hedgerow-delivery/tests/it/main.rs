@@ -21,6 +21,7 @@ mod late;
 mod letter_box;
 mod purge;
 mod reader;
+mod receiver;
 mod speed;
 mod timelines;
 mod validation;
