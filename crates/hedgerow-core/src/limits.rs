@@ -178,6 +178,9 @@ pub const RETRY_SLOTS_MAX: usize = 100;
 /// Handshakes that run at a time, over all subscriptions: each has a connection.
 pub const HANDSHAKES_MAX: usize = 64;
 
+/// Handshakes that are only tried, at a time: each has a connection, and somebody waits for it.
+pub const HANDSHAKE_DRY_RUNS_MAX: usize = 8;
+
 /// Bytes of an answer to a handshake that are read: one that says something is a fraction of that.
 pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
 

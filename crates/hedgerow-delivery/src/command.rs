@@ -19,6 +19,7 @@ use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::declare::{Declared, SubscriptionDeclaration};
+use crate::dry_run::{DryRun, DryRunQuery};
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
@@ -142,6 +143,13 @@ pub enum Command {
         name: String,
         /// How it stands then.
         answer: Answer<SubscriptionInfo>,
+    },
+    /// Asks an endpoint, and changes nothing (ED-312).
+    DryRun {
+        /// Which.
+        query: DryRunQuery,
+        /// What it came to.
+        answer: Answer<DryRun>,
     },
     /// Completes a handshake by its URL.
     CallBack {

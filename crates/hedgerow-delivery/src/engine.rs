@@ -27,6 +27,7 @@ mod attempts;
 mod checks;
 mod dead_letters;
 mod declarations;
+mod dry_runs;
 mod endings;
 mod explaining;
 mod gauging;

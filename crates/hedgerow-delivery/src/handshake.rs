@@ -58,6 +58,55 @@ pub(crate) struct HandshakeReport {
     /// What the endpoint says; a failed try is a refusal.
     pub(crate) consent: Consent,
     pub(crate) exchange: Exchange,
+    /// What went wrong first in the last try; `None` if the endpoint consents.
+    pub(crate) failed_at: Option<Step>,
+    /// Whether there was a connection at all is not known: the time was over before anything came back.
+    pub(crate) is_connection_unknown: bool,
+}
+
+/// What one try goes through, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// The host's name has addresses.
+    Name,
+    /// They are open to us (FC-15).
+    Address,
+    /// One of them takes a connection.
+    Connection,
+    /// It is encrypted, and the other side is who it should be.
+    Tls,
+    /// An answer comes, whole and in time.
+    Answer,
+    /// It says that deliveries are welcome.
+    Consent,
+}
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Name,
+        Self::Address,
+        Self::Connection,
+        Self::Tls,
+        Self::Answer,
+        Self::Consent,
+    ];
+
+    /// Where a try without a whole answer ended; `None` if there is one.
+    const fn of(asked: &Result<(), NoAnswer>) -> Option<Self> {
+        let error = match asked {
+            Ok(()) | Err(NoAnswer::Body(BodyError::TooLong { .. })) => return None,
+            Err(NoAnswer::Body(_) | NoAnswer::Time) => return Some(Self::Answer),
+            Err(NoAnswer::Send(error)) => error,
+        };
+        Some(match error {
+            SendError::Resolution(_) => Self::Name,
+            SendError::Denied(_) => Self::Address,
+            SendError::Connect(_) | SendError::TooManyConnections { .. } => Self::Connection,
+            SendError::Tls(_) => Self::Tls,
+            _ => Self::Answer,
+        })
+    }
 }
 
 /// What arrived of an answer.
@@ -87,6 +136,8 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
         let asked = tokio::time::timeout(job.settings.timeout, asking).await;
         let asked = asked.unwrap_or(Err(NoAnswer::Time));
         let is_whole = asked.is_ok();
+        let ended_at = Step::of(&asked);
+        let is_connection_unknown = matches!(asked, Err(NoAnswer::Time)) && seen.head.is_none();
         let secrets = secrets(&job, &code);
         let (met, consent, error) = judge(&job, &code, asked, &seen, &secrets);
         if job.settings.is_tried_again(tries, met) {
@@ -108,6 +159,11 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
             subscription: job.subscription,
             token: job.token,
             sent,
+            failed_at: match &consent {
+                Consent::Given(_) => None,
+                Consent::ByHand(_) | Consent::Refused(_) => ended_at.or(Some(Step::Consent)),
+            },
+            is_connection_unknown,
             consent,
             exchange,
         };

@@ -18,6 +18,7 @@
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`metrics`] | what this process has counted |
 //! | [`declare`] | what a declaration of a subscription does, and waiting for its endpoint |
+//! | [`dry_run`] | what a handshake that is only tried is asked and tells |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | [`settings`] | everything that can be tuned |
@@ -29,6 +30,7 @@ mod attempt;
 mod attempt_log;
 pub mod command;
 pub mod declare;
+pub mod dry_run;
 mod endpoints;
 pub mod engine;
 pub mod explain;

@@ -2,6 +2,7 @@
 
 mod apply;
 mod dead_letters;
+mod dry_run;
 mod events;
 mod explanation;
 mod extract;
@@ -76,6 +77,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const RESUME: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/resume";
     const RESET: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/reset";
     const PURGE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/purge";
+    const VALIDATE_ENDPOINT: &str = "/api/v1/topics/{topic}/validateEndpoint";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
@@ -107,6 +109,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(post(RESUME), (Operate, Topic), subscriptions::resume)
         .add(post(RESET), (Operate, Topic), subscriptions::reset)
         .add(post(PURGE), (Operate, Topic), subscriptions::purge)
+        .add(post(VALIDATE_ENDPOINT), (Admin, Topic), dry_run::post)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

@@ -5,6 +5,7 @@ pub mod advanced_filter;
 mod advice;
 mod confirm;
 pub(super) mod settings;
+mod validate;
 
 use std::str::FromStr;
 
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use self::advice::advice;
 use self::settings::Settings;
+use self::validate::Validate;
 use super::ServerOptions;
 use crate::client::Client;
 use crate::failure::Failure;
@@ -59,6 +61,9 @@ enum Action {
         #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value = "false", default_missing_value = "true")]
         include_full_endpoint_url: bool,
     },
+    /// Asks an endpoint as its handshake would, and declares nothing: says what each step came to. Exits with 1 unless the
+    /// endpoint consents.
+    Validate(Validate),
     /// Lists the subscriptions of a topic.
     List(Source),
     /// Deletes a subscription and everything owed to it.
@@ -280,6 +285,7 @@ impl EventSubscriptionCommand {
                 }
                 Ok(())
             }
+            Action::Validate(validate) => validate.run(&client, format).await,
             Action::List(source) => {
                 let reply = client.admin(Method::GET, &source.path(), None).await?;
                 output::list(&output::by_name(super::value(&reply.body)?), &LIST, format);

@@ -697,3 +697,70 @@ fn lists_are_sorted_and_ranges_may_begin_with_a_minus() {
     let filter = &shown["filter"]["advancedFilters"][0];
     assert_eq!(filter["values"].to_string(), "[[-5,10]]");
 }
+
+/// ED-312: an endpoint is tried, each step is told, and nothing is declared.
+#[test]
+fn an_endpoint_can_be_tried() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let validate = |endpoint: &str, more: &[&str]| {
+        let command = ["event-subscription", "validate", "--source-resource-id"];
+        let rest = ["orders", "--endpoint", endpoint];
+        server.run(&[&command[..], &rest, more].concat())
+    };
+    let steps = |output: &std::process::Output| -> Vec<[String; 2]> {
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let steps = shown["steps"].as_array().unwrap().iter();
+        let text = |step: &Value, member: &str| step[member].as_str().unwrap().to_owned();
+        steps
+            .map(|step| [text(step, "step"), text(step, "outcome")])
+            .collect()
+    };
+    let silent = validate(&endpoint_with(200), &["--output", "json"]);
+    let complaint = complained(&silent, 1);
+    assert!(
+        complaint.contains("does not consent by itself"),
+        "{complaint}"
+    );
+    assert!(complaint.contains("hint: "), "{complaint}");
+    let expected = [
+        ["name", "Succeeded"],
+        ["address", "Succeeded"],
+        ["connection", "Succeeded"],
+        ["answer", "Succeeded"],
+        ["consent", "Failed"],
+    ];
+    assert_eq!(steps(&silent), expected);
+    let dead = validate("http://127.0.0.1:1/hook?code=secret", &["--output", "json"]);
+    let expected = [
+        ["name", "Succeeded"],
+        ["address", "Succeeded"],
+        ["connection", "Failed"],
+        ["answer", "NotReached"],
+        ["consent", "NotReached"],
+    ];
+    assert_eq!(steps(&dead), expected);
+    let table = validate(
+        "http://127.0.0.1:1/hook?code=secret",
+        &["--name", "billing"],
+    );
+    let told = String::from_utf8(table.stdout).unwrap();
+    assert!(told.starts_with("STEP "), "{told}");
+    assert!(
+        told.contains("connection  Failed") && !told.contains("secret"),
+        "{told}"
+    );
+    let refused = complained(&validate("http://169.254.169.254/", &[]), 1);
+    assert!(refused.contains("endpointUrl"), "{refused}");
+    let listed = json(
+        &server,
+        &[
+            "event-subscription",
+            "list",
+            "--source-resource-id",
+            "orders",
+        ],
+    );
+    assert_eq!(listed, json!([]));
+}

@@ -97,6 +97,7 @@ impl Engine {
             Command::AwaitValidation { id, name, answer } => {
                 self.await_validation(id, name, answer);
             }
+            Command::DryRun { query, answer } => self.dry_run(&query, answer),
             Command::CallBack { callback, answer } => return self.call_back(&callback, answer),
             change => {
                 self.declarations.waiting.push_back(Wanted::Command(change));
@@ -249,6 +250,7 @@ impl Engine {
             | Command::CheckSubscription { .. }
             | Command::StartDeliveries { .. }
             | Command::AwaitValidation { .. }
+            | Command::DryRun { .. }
             | Command::CallBack { .. }
             | Command::DeadLetters { .. }
             | Command::Standings { .. }

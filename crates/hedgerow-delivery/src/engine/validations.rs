@@ -12,25 +12,27 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::{AllowedRate, Consent, ValidationSettings};
-use hedgerow_dialect::event_grid;
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{
     Change, Exchange, Provisioning, Subscription, Validation, ValidationState,
 };
 use subtle::ConstantTimeEq as _;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::declarations::{Answered, reply};
+use super::dry_runs::Asked;
 use super::{Engine, Internal, Phase};
 use crate::command::{Answer, CommandError, SubscriptionInfo};
-use crate::handshake::{self, Form, HandshakeJob, HandshakeReport};
-use crate::plan::endpoint;
+use crate::handshake::{self, HandshakeReport};
 use crate::validation::{Callback, Called};
 
 /// The handshakes of all subscriptions.
 pub(super) struct Validations {
-    settings: Arc<ValidationSettings>,
+    pub(super) settings: Arc<ValidationSettings>,
+    /// Those that are only tried, at a time.
+    pub(super) dry_runs: Arc<Semaphore>,
     /// Those that are to be made, in order.
     queue: VecDeque<SubscriptionId>,
     /// Those that were not ended when the server did. They wait with the deliveries.
@@ -76,6 +78,7 @@ impl Validations {
     pub(super) fn new(settings: ValidationSettings) -> Self {
         Self {
             settings: Arc::new(settings),
+            dry_runs: Arc::new(Semaphore::new(limits::HANDSHAKE_DRY_RUNS_MAX)),
             queue: VecDeque::new(),
             found: Vec::new(),
             running: HashMap::new(),
@@ -229,10 +232,17 @@ impl Engine {
             return Ok(());
         }
         let token = validation.token.clone();
-        let spec = subscription.newest();
-        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
-        let (target, path_and_query) = match endpoint(endpoint_url, tls) {
-            Ok(endpoint) => endpoint,
+        let topic = self.view.catalog().topic(subscription.topic);
+        let asked = Asked {
+            id,
+            topic: topic.map(|topic| topic.name.as_str()).unwrap_or_default(),
+            name: subscription.name.as_str(),
+            spec: subscription.newest(),
+            token: &token,
+            settings: Arc::clone(&self.validations.settings),
+        };
+        let job = match self.handshake_job(asked) {
+            Ok(job) => job,
             // It was judged when it was declared; the rules became stricter since. Nothing else would end the handshake.
             Err(error) => {
                 let exchange = Exchange {
@@ -248,29 +258,6 @@ impl Engine {
                     answer: None,
                 });
             }
-        };
-        let topic = self.view.catalog().topic(subscription.topic);
-        let topic_name = topic.map(|topic| topic.name.as_str()).unwrap_or_default();
-        let form = match spec.event_delivery_schema {
-            DeliverySchema::CloudEventSchemaV1_0 => Form::Options {
-                origin: self.settings.webhook_origin.clone(),
-            },
-            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => Form::Event {
-                topic_path: event_grid::topic_path(topic_name),
-            },
-        };
-        let job = HandshakeJob {
-            subscription: id,
-            subscription_name: subscription.name.as_str().to_owned(),
-            upper_case_name: self.settings.subscription_name_upper_case,
-            target,
-            path_and_query,
-            form,
-            url: format!("{}/validate/{token}", self.settings.public_url),
-            token: token.clone(),
-            settings: Arc::clone(&self.validations.settings),
-            client: Arc::clone(&self.context.client),
-            clock: Arc::clone(&self.clock),
         };
         let task = self
             .spawner
@@ -512,7 +499,7 @@ impl Engine {
 }
 
 /// The secret of a handshake: the subscription's number, so that it is found, and 256 bits of chance.
-fn new_token(id: SubscriptionId) -> String {
+pub(super) fn new_token(id: SubscriptionId) -> String {
     use base64::Engine as _;
     let chance = chance::bytes::<32>();
     let secret = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(chance);

@@ -10,6 +10,7 @@ mod crash;
 mod dead_letters;
 mod declarations;
 mod declare;
+mod dry_run;
 mod explain;
 mod fairness;
 mod fencing;

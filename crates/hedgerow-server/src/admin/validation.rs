@@ -2,7 +2,7 @@
 
 use hedgerow_core::spec::Destination;
 use hedgerow_delivery::command::SubscriptionInfo;
-use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState};
+use hedgerow_store::catalog::{Exchange, Provisioning, Subscription, ValidationState};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -62,21 +62,26 @@ pub fn show(subscription: &Subscription, json: &mut Value) {
 
 /// What is known of a handshake that has not succeeded (ED-161). Never its token.
 fn shown(state: &ValidationState) -> Option<Value> {
-    let exchange = state.exchange()?;
-    let header = |(name, value): &(String, String)| json!({ "name": name, "value": value });
-    let headers: Vec<Value> = exchange.headers.iter().map(header).collect();
+    let mut json = shown_exchange(state.exchange()?);
     let until = match state {
         ValidationState::AwaitingManualAction { until, .. } => Some(until.to_string()),
         _ => None,
     };
-    Some(json!({
+    json["until"] = json!(until);
+    Some(json)
+}
+
+/// What was exchanged.
+pub fn shown_exchange(exchange: &Exchange) -> Value {
+    let header = |(name, value): &(String, String)| json!({ "name": name, "value": value });
+    let headers: Vec<Value> = exchange.headers.iter().map(header).collect();
+    json!({
         "message": exchange.message,
-        "until": until,
         "time": exchange.time.to_string(),
         "tries": exchange.tries,
         "status": exchange.status,
         "headers": headers,
         "body": exchange.body,
         "error": exchange.error,
-    }))
+    })
 }

@@ -642,3 +642,34 @@ async fn futures_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) 
     .await;
     results.into_iter().flatten().collect()
 }
+
+/// ED-312: an endpoint that consents is told so, and no subscription is there afterwards. Its URL completes nothing.
+#[tokio::test]
+async fn an_endpoint_is_tried_and_nothing_is_declared() {
+    let receiver = Receiver::start().await;
+    let server = server().await;
+    server.topic("orders").await;
+    let path = "/api/v1/topics/orders/validateEndpoint";
+    for schema in ["EventGridSchema", "CloudEventSchemaV1_0"] {
+        let mut body = webhook(&receiver.url());
+        body["eventDeliverySchema"] = json!(schema);
+        body["name"] = json!("billing");
+        let tried = server.admin("POST", path, body).await;
+        assert_eq!(tried.status, 200, "{}", tried.text());
+        let told = tried.json();
+        assert_eq!(told["provisioningState"], "Succeeded", "{told}");
+        let steps = told["steps"].as_array().unwrap();
+        assert!(steps.iter().all(|step| step["outcome"] == "Succeeded"));
+        assert!(!told.to_string().contains("secret"), "ED-121: {told}");
+    }
+    let asked = receiver.handshakes();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(open(&server, "GET", &asked[0]).await.status, 404);
+    let answer = server
+        .admin("GET", &subscription("orders", "billing"), Value::Null)
+        .await;
+    assert_eq!(answer.status, 404);
+    let refused = server.admin("POST", path, json!({ "name": 1 })).await;
+    assert_eq!(refused.status, 400);
+    server.stop_and_wait().await;
+}

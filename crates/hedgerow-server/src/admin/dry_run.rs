@@ -1,0 +1,85 @@
+//! Tries the handshake with an endpoint, and declares nothing (ED-312): what each step came to.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use hedgerow_core::name::SubscriptionName;
+use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
+use hedgerow_delivery::dry_run::{DryRun, DryRunQuery, Step};
+use hedgerow_store::catalog::Provisioning;
+use serde_json::{Value, json};
+
+use super::extract::Names;
+use super::subscriptions::complete;
+use super::{json_body, validation};
+use crate::error::ApiError;
+use crate::state::SharedApp;
+
+/// What the endpoint is told where the request names no subscription.
+const NAME: &str = "dry-run";
+
+pub async fn post(
+    State(app): State<SharedApp>,
+    Names(topic): Names<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let mut body = json_body(&app, request).await?;
+    let name: SubscriptionName = match &body["name"] {
+        Value::Null => NAME.parse()?,
+        Value::String(name) => name.parse()?,
+        _ => return Err(ApiError::member("name", "must be a text")),
+    };
+    complete(&app, &mut body);
+    let spec = Box::new(SubscriptionSpec::check(&body)?.spec);
+    let query = DryRunQuery {
+        topic,
+        name,
+        spec: spec.clone(),
+    };
+    let dry_run = app.engine()?.dry_run(query).await?;
+    Ok(Json(shown(&spec, &dry_run)))
+}
+
+fn shown(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
+    let Destination::WebHook { endpoint_url, .. } = &spec.destination;
+    let handshake = match spec.event_delivery_schema {
+        DeliverySchema::CloudEventSchemaV1_0 => "Options",
+        DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => "ValidationEvent",
+    };
+    let would_be = match dry_run.failed_at {
+        None => Provisioning::Succeeded,
+        Some(_) if dry_run.is_by_hand => Provisioning::AwaitingManualAction,
+        Some(_) => Provisioning::Failed,
+    };
+    let has_tls = endpoint_url.as_str().starts_with("https:");
+    let steps = Step::ALL.into_iter();
+    let steps = steps.filter(|step| has_tls || *step != Step::Tls);
+    let steps: Vec<Value> = steps.map(|step| shown_step(step, dry_run)).collect();
+    json!({
+        "endpointBaseUrl": endpoint_url.base(),
+        "handshake": handshake,
+        "provisioningState": would_be.as_str(),
+        "steps": steps,
+        "allowedRequestsPerMinute": dry_run.rate.per_minute(),
+        "validation": validation::shown_exchange(&dry_run.exchange),
+    })
+}
+
+fn shown_step(step: Step, dry_run: &DryRun) -> Value {
+    let name = match step {
+        Step::Name => "name",
+        Step::Address => "address",
+        Step::Connection => "connection",
+        Step::Tls => "tls",
+        Step::Answer => "answer",
+        Step::Consent => "consent",
+    };
+    let failed_at = dry_run.failed_at;
+    let outcome = match failed_at {
+        Some(failed_at) if step > failed_at => "NotReached",
+        Some(failed_at) if step == failed_at => "Failed",
+        Some(_) if dry_run.is_connection_unknown => "Unknown",
+        _ => "Succeeded",
+    };
+    let message = (failed_at == Some(step)).then_some(dry_run.exchange.message.as_str());
+    json!({ "step": name, "outcome": outcome, "message": message })
+}
