@@ -24,6 +24,7 @@ use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
+use crate::resend::{ResendOrder, Resent};
 use crate::validation::{Callback, Called};
 
 /// How long a look at a dead-letter destination may take.
@@ -57,6 +58,9 @@ pub enum CommandError {
     /// It cannot be done now, as something stands in its way.
     #[error("{0}")]
     Conflict(String),
+    /// It is about an event that cannot be read any more.
+    #[error("{0}")]
+    Forgotten(String),
     /// The engine is stopping or is being opened again; ask again in a moment.
     #[error("the grid is not available now; try again in a moment")]
     Unavailable,
@@ -211,6 +215,13 @@ pub enum Command {
         name: String,
         /// What was dropped, when that is durable.
         answer: Answer<PurgeReport>,
+    },
+    /// Delivers an event again.
+    Resend {
+        /// What, and to whom.
+        order: ResendOrder,
+        /// What was begun, when that is durable.
+        answer: Answer<Vec<Resent>>,
     },
     /// Begins deliveries, if they are held since the start.
     StartDeliveries {

@@ -35,6 +35,7 @@ mod holds;
 mod lost_attempts;
 mod purges;
 mod reader;
+mod resends;
 mod settlements;
 mod subscriptions;
 mod upkeep;
@@ -63,6 +64,7 @@ use self::declarations::Declarations;
 use self::endings::Endings;
 use self::purges::Purges;
 use self::reader::TopicReader;
+use self::resends::{ResendRead, Resends};
 use self::upkeep::Upkeep;
 use self::validations::Validations;
 use crate::attempt::{Context, Report};
@@ -159,6 +161,7 @@ pub struct Engine {
     endings: Endings,
     letter_writes: LetterWrites,
     purges: Purges,
+    resends: Resends,
     validations: Validations,
     /// When to look at a subscription again.
     wakes: BTreeSet<(Timestamp, SubscriptionId)>,
@@ -193,6 +196,8 @@ enum Internal {
     },
     /// The checkpoint under way was written, or not.
     Checkpointed(Result<(), StoreError>),
+    /// An event that somebody wants delivered again.
+    ResendRead(Result<ResendRead, StoreError>),
     /// What became of a write of dead letters.
     LettersWritten(Result<LetterReport, StoreError>),
     /// What became of a handshake of a subscription, by its token.
@@ -264,6 +269,7 @@ impl Engine {
             endings: Endings::default(),
             letter_writes: LetterWrites::new(parts.dead_letters),
             purges: Purges::default(),
+            resends: Resends::default(),
             validations: Validations::new(settings.validation.clone()),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
             is_store_full: false,
@@ -434,6 +440,7 @@ impl Engine {
             Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
             Internal::Checkpointed(result) => self.checkpointed(result),
             Internal::LettersWritten(report) => self.letters_written(report),
+            Internal::ResendRead(read) => self.resend_read(read?),
             Internal::HandshakeEnded {
                 subscription,
                 token,

@@ -11,7 +11,7 @@
 //! The history is lossy and the log forgets what nobody needs, so each answer may be "not known"; and it says since when
 //! it is. Nothing here decides about a delivery.
 
-mod story;
+pub(crate) mod story;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
@@ -410,7 +410,7 @@ impl Reader {
     }
 }
 
-fn position_of(record: &HistoryRecord) -> Position {
+pub(crate) fn position_of(record: &HistoryRecord) -> Position {
     Position {
         topic: record.topic,
         seq: record.seq,
@@ -418,7 +418,10 @@ fn position_of(record: &HistoryRecord) -> Position {
 }
 
 /// Where the newest records say that deliveries stand.
-fn hints(attempts: &[HistoryRecord], position: Position) -> Vec<(SubscriptionId, Timestamp)> {
+pub(crate) fn hints(
+    attempts: &[HistoryRecord],
+    position: Position,
+) -> Vec<(SubscriptionId, Timestamp)> {
     let mut newest = BTreeMap::new();
     for record in attempts.iter().filter(|one| position_of(one) == position) {
         newest.insert(record.subscription, record.next);
@@ -432,7 +435,7 @@ fn hints(attempts: &[HistoryRecord], position: Position) -> Vec<(SubscriptionId,
         .collect()
 }
 
-async fn on_a_thread<S: Send + 'static, T: Send + 'static>(
+pub(crate) async fn on_a_thread<S: Send + 'static, T: Send + 'static>(
     state: S,
     work: impl FnOnce(&S) -> T + Send + 'static,
 ) -> Result<(T, S), CommandError> {

@@ -43,6 +43,7 @@ pub mod metrics;
 pub mod note;
 mod plan;
 mod remember;
+pub mod resend;
 mod runner;
 pub mod settings;
 mod strike;

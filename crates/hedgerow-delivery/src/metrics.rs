@@ -348,6 +348,11 @@ impl SubscriptionMetrics {
         }
     }
 
+    /// An event is delivered again, because somebody asked for it.
+    pub(crate) fn note_resent(&self) {
+        self.matched.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// An attempt succeeded after this time.
     pub(crate) fn note_delivered(
         &self,

@@ -79,6 +79,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const PURGE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/purge";
     const VALIDATE_ENDPOINT: &str = "/api/v1/topics/{topic}/validateEndpoint";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
+    const RESEND: &str = "/api/v1/topics/{topic}/events/{eventId}/resend";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
     const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
@@ -110,6 +111,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(post(RESET), (Operate, Topic), subscriptions::reset)
         .add(post(PURGE), (Operate, Topic), subscriptions::purge)
         .add(post(VALIDATE_ENDPOINT), (Admin, Topic), dry_run::post)
+        .add(post(RESEND), (Operate, Topic), events::resend)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

@@ -114,6 +114,10 @@ pub trait Store: Send + Sync + 'static {
     /// Says that the view is synced up to `through`, and what is still needed; frees what can be freed.
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError>;
 
+    /// Waits until everything that an earlier checkpoint allowed to be forgotten is forgotten. What is still there then, and is
+    /// needed, stays. May take as long as the disk does.
+    fn settle_cleaning(&self) {}
+
     /// How full the store is.
     fn usage(&self) -> Usage;
 }

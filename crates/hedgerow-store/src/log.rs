@@ -467,6 +467,10 @@ impl Store for Log {
         }
     }
 
+    fn settle_cleaning(&self) {
+        self.shared.clean_as_planned();
+    }
+
     fn usage(&self) -> Usage {
         self.shared.usage()
     }

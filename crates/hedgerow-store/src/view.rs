@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
+use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
 pub use self::acks::chunks_of;
@@ -90,6 +90,8 @@ pub struct View {
     /// Catalogs that a baseline names and that have no file yet.
     unsaved_catalogs: Vec<Catalog>,
     snapshots: BTreeMap<u32, SnapshotPlace>,
+    /// Events that somebody looks at, and how many do: they stay. In memory only.
+    pins: BTreeMap<Position, usize>,
     /// The newest publish time folded: the time by which pins and publish ids expire.
     log_time: Timestamp,
 }

@@ -1,10 +1,12 @@
-//! `hedgerow event`: what became of one event.
+//! `hedgerow event`: what became of one event, and delivering it again.
 
 use clap::{Args, Subcommand};
+use hedgerow_core::name::{SubscriptionName, TopicName};
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ServerOptions;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
 
@@ -25,6 +27,18 @@ enum Action {
         #[arg(value_name = "EVENT-ID")]
         event_id: String,
     },
+    /// Delivers an accepted event again: a new delivery, or the attempt that waits at once. The newest event with this id.
+    Resend {
+        /// The event's id, as it was published.
+        #[arg(value_name = "EVENT-ID")]
+        event_id: String,
+        /// The event's topic; needed if several have an event with this id.
+        #[arg(long, value_name = "TOPIC")]
+        topic: Option<TopicName>,
+        /// Only to this subscription; without it, to all that the event matched.
+        #[arg(long, value_name = "NAME")]
+        event_subscription: Option<SubscriptionName>,
+    },
 }
 
 const LIST: [Column; 10] = [
@@ -44,7 +58,17 @@ impl EventCommand {
     /// Runs the command.
     pub async fn run(self) -> Result<(), Failure> {
         let client = self.server.client()?;
-        let Action::Attempts { event_id } = self.action;
+        let event_id = match self.action {
+            Action::Attempts { event_id } => event_id,
+            Action::Resend {
+                event_id,
+                topic,
+                event_subscription,
+            } => {
+                let format = self.server.output;
+                return resend(&client, &event_id, topic, event_subscription, format).await;
+            }
+        };
         let path = format!("/events/{}/attempts", in_path(&event_id));
         let answer = client.admin(Method::GET, &path, None).await?.body;
         let mut attempts = super::value(&answer)?.to_vec();
@@ -71,6 +95,54 @@ impl EventCommand {
         output::list(&attempts, &LIST, Format::Table);
         output::line(&conclusion(&answer, false));
         Ok(())
+    }
+}
+
+const RESENT: [Column; 2] = [
+    ("SUBSCRIPTION", "/eventSubscription"),
+    ("RESULT", "/result"),
+];
+
+async fn resend(
+    client: &Client,
+    event_id: &str,
+    topic: Option<TopicName>,
+    subscription: Option<SubscriptionName>,
+    format: Format,
+) -> Result<(), Failure> {
+    let topic = match topic {
+        Some(topic) => topic.to_string(),
+        None => topic_of(client, event_id).await?,
+    };
+    let body = json!({ "eventSubscription": subscription.map(|name| name.to_string()) });
+    let path = format!(
+        "/topics/{}/events/{}/resend",
+        in_path(&topic),
+        in_path(event_id)
+    );
+    let answer = client.admin(Method::POST, &path, Some(&body)).await?.body;
+    match format {
+        Format::Json => output::json(&answer),
+        Format::Table => output::list(super::value(&answer)?, &RESENT, format),
+    }
+    Ok(())
+}
+
+/// The topic of the events with this id.
+async fn topic_of(client: &Client, event_id: &str) -> Result<String, Failure> {
+    let path = format!("/events/{}/explanation", in_path(event_id));
+    let answer = client.admin(Method::GET, &path, None).await?.body;
+    let events = super::value(&answer)?.iter();
+    let there = events.filter(|event| event["isTopicDeleted"] != true);
+    let mut topics: Vec<_> = there.filter_map(|event| event["topic"].as_str()).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    match topics[..] {
+        [topic] => Ok(topic.to_owned()),
+        [] => Err(Failure::new("no event with this id is known")
+            .with_hint("`hedgerow explain` says since when ids are")),
+        _ => Err(Failure::new("several topics have an event with this id")
+            .with_hint("name one with --topic")),
     }
 }
 
@@ -109,8 +181,6 @@ fn hex_digit(number: u8) -> char {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -221,7 +221,9 @@ fn shown(attempts: &[Value]) -> Vec<Value> {
 /// What followed an attempt that was no success.
 fn next(attempt: &Value) -> Option<String> {
     let text = |member: &str| attempt[member].as_str().map(with_short_times);
-    let next = if let Some(due) = text("nextAttemptTime") {
+    let next = if attempt["kind"] == "Resent" {
+        "resent by an operator".to_owned()
+    } else if let Some(due) = text("nextAttemptTime") {
         format!("again at {due}")
     } else {
         match (text("reason"), text("deadLetterTime"), text("dropReason")) {
@@ -233,6 +235,7 @@ fn next(attempt: &Value) -> Option<String> {
             }
             (Some(reason), None, Some(why)) => format!("given up ({reason}), dropped ({why})"),
             (Some(reason), None, None) => format!("given up ({reason})"),
+            (None, None, Some(why)) => format!("dropped ({why})"),
             (None, ..) => return None,
         }
     };

@@ -510,6 +510,46 @@ fn tokens_are_created_listed_and_deleted() {
     complained(&as_ci(&["topic", "list"]), 1);
 }
 
+/// FC-10: an event is delivered again by hand; a double click does it once.
+#[test]
+fn an_event_is_resent() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let endpoint = endpoint_with(200);
+    let create = ["event-subscription", "create", "--endpoint", &endpoint];
+    printed(&server.run(&[&create[..], &which].concat()));
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    let publish = ["publish", "--topic", "orders", "--key", key, "--id", "e 1"];
+    let at = ["--server", server.endpoint()];
+    printed(&run(&[&publish[..], &at].concat()));
+    let delivered = |count: u64| {
+        let show = [&["event-subscription", "show"], &which[..]].concat();
+        until("the delivery", || {
+            (json(&server, &show)["status"]["delivered"] == count).then_some(())
+        });
+    };
+    delivered(1);
+    let said = printed(&server.run(&["event", "resend", "e 1"]));
+    assert!(
+        said.contains("billing") && said.contains("Resent"),
+        "{said}"
+    );
+    let resend = ["event", "resend", "e 1", "--topic", "orders"];
+    let named = [&resend[..], &["--event-subscription", "billing"]].concat();
+    let again = printed(&server.run(&named));
+    assert!(again.contains("AlreadyResent"), "{again}");
+    delivered(2);
+    let told = printed(&server.run(&["explain", "e 1"]));
+    assert!(told.contains("resent by an operator"), "{told}");
+    complained(&server.run(&["event", "resend", "never"]), 1);
+    let nobody = [&resend[..], &["--event-subscription", "nobody"]].concat();
+    let nobody = complained(&server.run(&nobody), 1);
+    assert!(nobody.contains("nobody"), "{nobody}");
+}
+
 /// What is pending can be dropped by hand, and the answer says how much.
 #[test]
 fn a_subscription_is_purged() {

@@ -94,6 +94,7 @@ impl Engine {
                 self.release()?;
                 reply(answer, Ok(()));
             }
+            Command::Resend { order, answer } => self.resend(order, answer),
             Command::AwaitValidation { id, name, answer } => {
                 self.await_validation(id, name, answer);
             }
@@ -251,6 +252,7 @@ impl Engine {
             | Command::StartDeliveries { .. }
             | Command::AwaitValidation { .. }
             | Command::DryRun { .. }
+            | Command::Resend { .. }
             | Command::CallBack { .. }
             | Command::DeadLetters { .. }
             | Command::Standings { .. }

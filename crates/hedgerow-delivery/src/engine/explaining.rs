@@ -18,7 +18,7 @@ use crate::runner::Standing;
 
 /// Rows of the due index, in memory and in the view, that one question looks at, at most, for deliveries whose time nobody
 /// remembers.
-const SCANNED_ROWS_MAX: usize = 20_000;
+pub(super) const SCANNED_ROWS_MAX: usize = 20_000;
 
 impl Engine {
     /// Where the deliveries of these events stand.
@@ -86,7 +86,7 @@ impl Engine {
         })
     }
 
-    fn place(
+    pub(super) fn place(
         &self,
         subscription: &Subscription,
         Position { topic, seq }: Position,

@@ -89,7 +89,11 @@ impl Engine {
             }
             Record::Failed(failed) => self.observe_failed(failed),
             Record::Settled(settled) => return self.observe_settled(settled),
-            Record::Moved(moved) => return self.observe_moved(moved),
+            Record::Moved(moved) => {
+                self.observe_moved(moved)?;
+                self.observe_brought_forward(moved);
+            }
+            Record::Resent(resent) => return self.observe_resent(resent),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Purged(purged) => self.observe_purged(purged),
             Record::Catalog(change) => return self.observe_declared(change),
@@ -99,7 +103,6 @@ impl Engine {
             | Record::Started(_)
             | Record::Read(_)
             | Record::Hold(_)
-            | Record::Resent(_)
             | Record::Lease(_)
             | Record::Seek(_)
             | Record::Snapshot(_) => {}

@@ -330,6 +330,7 @@ impl Engine {
                 Some(
                     Internal::ReadBehind { .. }
                     | Internal::LettersWritten(_)
+                    | Internal::ResendRead(_)
                     | Internal::HandshakeEnded { .. },
                 ) => {}
                 None => return Err(StoreError::Closed),

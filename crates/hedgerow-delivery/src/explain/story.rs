@@ -9,7 +9,7 @@ use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::catalog::Purge;
-use hedgerow_store::history::{HistoryNext, HistoryRecord};
+use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event, unpack_head};
 use hedgerow_store::{Store, StoredEvent};
 
@@ -35,7 +35,7 @@ pub(super) struct Known {
 }
 
 /// What the log has at a position.
-pub(super) enum Stored {
+pub(crate) enum Stored {
     /// The event.
     Here(StoredEvent),
     /// Nothing any more.
@@ -45,7 +45,7 @@ pub(super) enum Stored {
 }
 
 /// Reads the event at a position.
-pub(super) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -> Stored {
+pub(crate) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -> Stored {
     let found = store
         .read_recent(position)
         .or_else(|| store.read(position).ok());
@@ -245,7 +245,7 @@ fn purge_of(purges: &[Purge], seq: u64, attempts: &[HistoryRecord]) -> Option<Ti
 }
 
 /// What a filter says to a stored event; `None` if that cannot be read.
-fn asked(
+pub(crate) fn asked(
     filter: &FilterSpec,
     rules: FilterRules,
     stored: &StoredEvent,
@@ -291,7 +291,10 @@ fn state(place: Place, verdict: Verdict, attempts: &[HistoryRecord]) -> Delivery
 
 /// How a delivery ended, as the newest record tells that does.
 fn end(attempts: &[HistoryRecord]) -> Option<DeliveryState> {
-    attempts.iter().rev().find_map(|record| {
+    // What was before it was delivered again tells of another end.
+    let newest = attempts.iter().rev();
+    let mut newest = newest.take_while(|record| record.kind != HistoryKind::Resent);
+    newest.find_map(|record| {
         let at = record.ended;
         match record.next {
             HistoryNext::Delivered => Some(DeliveryState::Delivered { at }),

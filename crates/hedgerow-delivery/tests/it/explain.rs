@@ -24,7 +24,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 /// A world that remembers, by the clock of the tests.
-fn world(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> (World, History) {
+pub fn world(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> (World, History) {
     let options = HistoryOptions {
         disk_reserve_bytes: 0,
         ..HistoryOptions::default()

@@ -23,6 +23,7 @@ mod letter_box;
 mod purge;
 mod reader;
 mod receiver;
+mod resend;
 mod speed;
 mod timelines;
 mod validation;

@@ -1,13 +1,15 @@
 //! What became of an event's deliveries, attempt by attempt (ED-311). Answered from the history, which is lossy.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use hedgerow_core::outcome::Outcome;
+use hedgerow_delivery::resend::ResendQuery;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
 use super::extract::{Bearer, Names};
+use super::json_body;
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -33,6 +35,56 @@ pub async fn attempts(
     })))
 }
 
+/// Delivers an event again, to one subscription or to all that it matched.
+pub async fn resend(
+    State(app): State<SharedApp>,
+    Names((topic, event_id)): Names<(String, String)>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let body = json_body(&app, request).await?;
+    let subscription = only(&body)?;
+    let (of, id) = (topic.clone(), event_id.clone());
+    let query = ResendQuery {
+        topic,
+        event_id,
+        subscription,
+    };
+    let resent = app.engine()?.resend(query).await?;
+    for one in &resent {
+        let (subscription, result) = (&one.subscription, one.how.as_str());
+        tracing::info!(
+            topic = of,
+            event_id = id,
+            subscription,
+            result,
+            "asked to be resent"
+        );
+    }
+    let shown = resent
+        .iter()
+        .map(|one| json!({ "eventSubscription": one.subscription, "result": one.how.as_str() }));
+    let value: Vec<Value> = shown.collect();
+    Ok(Json(json!({ "eventId": id, "value": value })))
+}
+
+/// The one subscription that a body names, if it names one.
+fn only(body: &Value) -> Result<Option<String>, ApiError> {
+    let members = body
+        .as_object()
+        .ok_or_else(|| ApiError::member("", "must be an object"))?;
+    if let Some(unknown) = members.keys().find(|name| *name != "eventSubscription") {
+        return Err(ApiError::member(
+            unknown,
+            "is no member; known is eventSubscription",
+        ));
+    }
+    match members.get("eventSubscription") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(name)) => Ok(Some(name.clone())),
+        Some(_) => Err(ApiError::member("eventSubscription", "must be a text")),
+    }
+}
+
 /// One record of the history.
 pub(super) fn shown(record: &HistoryRecord) -> Value {
     let (kind, is_attempt) = match record.kind {
@@ -41,6 +93,7 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
         HistoryKind::EndWithoutAttempt => ("EndWithoutAttempt", false),
         HistoryKind::AttemptWithoutOutcome => ("AttemptWithoutOutcome", true),
         HistoryKind::DeadLetterEnd => ("DeadLetterEnd", false),
+        HistoryKind::Resent => ("Resent", false),
     };
     let outcome = record.outcome.map_or("Delivered", Outcome::as_str);
     let (due, reason, written) = match record.next {

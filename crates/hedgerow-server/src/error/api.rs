@@ -271,6 +271,12 @@ impl From<CommandError> for ApiError {
                 message,
                 "nothing was changed",
             ),
+            CommandError::Forgotten(message) => Self::new(
+                StatusCode::GONE,
+                "EventForgotten",
+                message,
+                "publish it again; an event is kept while it is owed to somebody, and a while longer",
+            ),
             CommandError::Unavailable => {
                 Self::unavailable("the server is stopping, or its store is being opened again")
             }

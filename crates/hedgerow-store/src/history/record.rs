@@ -75,6 +75,8 @@ pub enum HistoryKind {
     AttemptWithoutOutcome,
     /// What became of the event of a delivery that was given up: it was written to the dead-letter store, or dropped.
     DeadLetterEnd,
+    /// Somebody asked for the event to be delivered again: attempts count anew, or the one that waited is due now.
+    Resent,
 }
 
 /// The beginning of an answer's body.

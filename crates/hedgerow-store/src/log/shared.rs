@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub(super) spare_missing: AtomicBool,
     /// What to clean next, for the thread that cleans.
     plan: Mutex<Option<Plan>>,
+    /// Held while a plan is carried out.
+    cleaning: Mutex<()>,
     is_cleaning_short_of_space: AtomicBool,
     /// What the next cleanings copy at once, at most.
     pub copy_bytes: AtomicU64,
@@ -108,6 +110,7 @@ impl Shared {
             missing_bytes: AtomicU64::new(0),
             spare_missing: AtomicBool::new(false),
             plan: Mutex::default(),
+            cleaning: Mutex::default(),
             is_cleaning_short_of_space: AtomicBool::new(false),
             copy_bytes: AtomicU64::new(0),
             leaving_bytes: AtomicU64::new(0),
@@ -239,8 +242,9 @@ impl Shared {
         *lock(&self.plan) = Some(plan);
     }
 
-    /// Cleans what was planned last, unless the log has closed.
+    /// Cleans what was planned last, unless the log has closed; after whoever cleans already.
     pub(crate) fn clean_as_planned(&self) {
+        let _one_at_a_time = lock(&self.cleaning);
         let plan = lock(&self.plan).take();
         if let Some(plan) = plan.filter(|_| !self.is_closed()) {
             // What went wrong was said.

@@ -148,6 +148,7 @@ impl View {
             baselines: Baselines::default(),
             unsaved_catalogs: Vec::new(),
             snapshots: BTreeMap::new(),
+            pins: BTreeMap::new(),
             log_time: Timestamp::ZERO,
         }
     }

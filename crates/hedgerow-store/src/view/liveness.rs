@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use roaring::RoaringTreemap;
 
 use super::{SubscriptionState, View};
@@ -17,6 +17,7 @@ impl Liveness for View {
         for state in self.states_of(topic) {
             open |= state.open.set_in(seqs.clone());
         }
+        open.extend(self.pinned(topic, seqs));
         Needed { open, from }
     }
 
@@ -32,12 +33,40 @@ impl Liveness for View {
     fn is_needed(&self, topic: TopicId, seqs: RangeInclusive<u64>) -> bool {
         self.needed_from(topic).is_some_and(|from| {
             let mut states = self.states_of(topic);
-            from <= *seqs.end() || states.any(|state| state.open.intersects(seqs.clone()))
+            from <= *seqs.end()
+                || states.any(|state| state.open.intersects(seqs.clone()))
+                || self.pinned(topic, seqs.clone()).next().is_some()
         })
     }
 }
 
 impl View {
+    /// Lets an event stay, whoever needs it, until [`View::unpin`] was called as often. Does not outlive the process, and
+    /// does nothing against a cleaning that was planned before.
+    pub fn pin(&mut self, event: Position) {
+        *self.pins.entry(event).or_default() += 1;
+    }
+
+    /// Ends what [`View::pin`] began.
+    pub fn unpin(&mut self, event: Position) {
+        if let Some(count) = self.pins.get_mut(&event) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&event);
+            }
+        }
+    }
+
+    fn pinned(
+        &self,
+        topic: TopicId,
+        seqs: RangeInclusive<u64>,
+    ) -> impl Iterator<Item = u64> + use<'_> {
+        let at = |seq| Position { topic, seq };
+        let range = at(*seqs.start())..=at(*seqs.end());
+        self.pins.range(range).map(|(event, _)| event.seq)
+    }
+
     /// All events of a topic from here on are needed, as the reader, a subscription or a snapshot stands before them; `None`
     /// if the topic is gone.
     fn needed_from(&self, topic: TopicId) -> Option<u64> {
