@@ -24,7 +24,7 @@ use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
-use hedgerow_store::catalog::{Provisioning, Purge};
+use hedgerow_store::catalog::{GoneSubscription, Provisioning, Purge};
 use hedgerow_store::history::{AcceptedEvent, HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
@@ -210,6 +210,8 @@ pub struct EventStandings {
     pub deliveries: Vec<DeliveryStanding>,
     /// Subscriptions that are left out.
     pub left_out: usize,
+    /// Subscriptions that were deleted since.
+    pub gone: Vec<GoneSubscription>,
     /// How its filter is understood.
     pub rules: FilterRules,
 }
@@ -339,9 +341,9 @@ impl Scope {
     fn has(&self, id: TopicId, then: Option<&str>) -> bool {
         let is_it = match (&self.name, self.topic) {
             (None, _) => true,
-            (Some(_), Some(topic)) => topic == id,
-            // It may be one that is gone.
-            (Some(name), None) => then.is_some_and(|then| then.eq_ignore_ascii_case(name)),
+            (Some(_), Some(topic)) if topic == id => true,
+            // It may be one that is gone, of this name too.
+            (Some(name), _) => then.is_some_and(|then| then.eq_ignore_ascii_case(name)),
         };
         let name = self.live.get(&id).map(String::as_str).or(then);
         let begins = |name: &str| {

@@ -3,6 +3,7 @@
 //!
 //! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
 
+mod gone;
 mod names;
 mod purge;
 mod sealed;
@@ -18,6 +19,7 @@ use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::gone::{GONE_BYTES_MAX, GONE_MAX, GoneSubscription};
 use self::names::Names;
 pub use self::purge::{PURGES_MAX, Purge};
 pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
@@ -227,6 +229,9 @@ pub struct Catalog {
     last_subscription_id: u32,
     topics: BTreeMap<TopicId, Topic>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    /// Subscriptions that were deleted, the newest last, within bounds: for explaining what became of an event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<GoneSubscription>,
     #[serde(skip)]
     names: Names,
 }
@@ -239,6 +244,8 @@ struct Stored {
     last_subscription_id: u32,
     topics: BTreeMap<TopicId, Topic>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    #[serde(default)]
+    gone: Vec<GoneSubscription>,
 }
 
 impl From<Stored> for Catalog {
@@ -256,6 +263,7 @@ impl From<Stored> for Catalog {
             last_subscription_id: stored.last_subscription_id,
             topics: stored.topics,
             subscriptions: stored.subscriptions,
+            gone: stored.gone,
             names,
         }
     }
@@ -385,16 +393,7 @@ impl Catalog {
                     topic.keys = keys;
                 }
             }
-            Change::TopicDeleted { id } => {
-                let gone: Vec<_> = self.names.subscriptions_of(id).collect();
-                for id in &gone {
-                    self.subscriptions.remove(id);
-                }
-                if let Some(topic) = self.topics.remove(&id) {
-                    self.names.remove_topic(topic.name.as_str(), id);
-                }
-                return gone;
-            }
+            Change::TopicDeleted { id } => return self.remove_topic(id),
             Change::SubscriptionCreated {
                 id,
                 topic,
@@ -450,7 +449,7 @@ impl Catalog {
                 self.begin_purge(id, from_seq, at, next_seq);
             }
             Change::SubscriptionPurgeEnded { id } => self.end_purge(id),
-            Change::SubscriptionDeleted { id } => return self.remove_subscription(id),
+            Change::SubscriptionDeleted { id } => return self.remove_subscription(id, next_seq),
         }
         Vec::new()
     }
@@ -467,10 +466,30 @@ impl Catalog {
         }
     }
 
-    fn remove_subscription(&mut self, id: SubscriptionId) -> Vec<SubscriptionId> {
+    fn remove_topic(&mut self, id: TopicId) -> Vec<SubscriptionId> {
+        let gone: Vec<_> = self.names.subscriptions_of(id).collect();
+        for id in &gone {
+            if let Some(removed) = self.subscriptions.remove(id) {
+                // Nothing comes to a topic that is gone.
+                self.remember_gone(removed, u64::MAX);
+            }
+        }
+        if let Some(topic) = self.topics.remove(&id) {
+            self.names.remove_topic(topic.name.as_str(), id);
+        }
+        gone
+    }
+
+    fn remove_subscription(
+        &mut self,
+        id: SubscriptionId,
+        next_seq: impl Fn(TopicId) -> u64,
+    ) -> Vec<SubscriptionId> {
         if let Some(gone) = self.subscriptions.remove(&id) {
             let name = gone.name.as_str();
             self.names.remove_subscription(gone.topic, name, id);
+            let to_seq = next_seq(gone.topic);
+            self.remember_gone(gone, to_seq);
         }
         vec![id]
     }

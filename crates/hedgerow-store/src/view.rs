@@ -375,6 +375,7 @@ impl View {
 
     fn fold_catalog(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
         let change = self.change_in(record)?;
+        let places = self.places_of_leaving(&change);
         match &*change {
             Change::TopicCreated { id, .. } => {
                 self.topics.insert(
@@ -410,11 +411,25 @@ impl View {
         for id in self.catalog.apply(Change::clone(&change), next_seq) {
             self.forget(id);
         }
+        for (id, from_seq) in places {
+            self.catalog.note_place_of_gone(id, from_seq);
+        }
         if let Some(id) = subscription {
             self.begin_if_active(id);
             self.follow_destination(id, former);
         }
         Ok(())
+    }
+
+    /// Where the subscriptions stand that go with a change.
+    fn places_of_leaving(&self, change: &Change) -> Vec<(SubscriptionId, u64)> {
+        let leaving = match change {
+            Change::SubscriptionDeleted { id } => std::slice::from_ref(id),
+            Change::TopicDeleted { id } => self.members.get(id).map_or(&[][..], Vec::as_slice),
+            _ => &[],
+        };
+        let places = leaving.iter().map(|id| (*id, self.cursor(*id)));
+        places.collect()
     }
 
     /// A subscription that is active from here on gets a row, at the place where it begins. One that waits for its endpoint

@@ -6,7 +6,7 @@ use hedgerow_core::hold::Gate;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::{FORMER_FILTERS_MAX, Subscription};
+use hedgerow_store::catalog::{FORMER_FILTERS_MAX, GoneSubscription, Subscription};
 use hedgerow_store::record::{IN_FLIGHT, Owed};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
@@ -40,7 +40,11 @@ impl Engine {
     ) -> Result<EventStandings, StoreError> {
         let position = event.position;
         let Some(topic) = self.view.catalog().topic(position.topic) else {
-            return Ok(EventStandings::default());
+            return Ok(EventStandings {
+                gone: self.gone(event),
+                rules: self.settings.filter_rules,
+                ..EventStandings::default()
+            });
         };
         let hints: BTreeMap<SubscriptionId, Timestamp> = event.hints.iter().copied().collect();
         let wanted = |found: &&Subscription| {
@@ -82,8 +86,19 @@ impl Engine {
             topic_name: Some(topic.name.as_str().to_owned()),
             deliveries: deliveries.collect::<Result<_, StoreError>>()?,
             left_out,
+            gone: self.gone(event),
             rules: self.settings.filter_rules,
         })
+    }
+
+    /// The subscriptions that were deleted since the event, as far as they are remembered.
+    fn gone(&self, event: &StandingsQuery) -> Vec<GoneSubscription> {
+        let Position { topic, seq } = event.position;
+        let name = event.subscription.as_deref();
+        let all = self.view.catalog().gone_at(topic, seq);
+        let wanted =
+            all.filter(|one| name.is_none_or(|name| one.name.as_str().eq_ignore_ascii_case(name)));
+        wanted.cloned().collect()
     }
 
     pub(super) fn place(

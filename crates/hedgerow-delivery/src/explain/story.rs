@@ -8,7 +8,7 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::event_grid::topic_path;
-use hedgerow_store::catalog::Purge;
+use hedgerow_store::catalog::{GoneSubscription, Purge};
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event, unpack_head};
 use hedgerow_store::{Store, StoredEvent};
@@ -126,7 +126,15 @@ impl Known {
                 self.delivery(standing, attempts, (*published, position.seq), answer)
             })
             .collect();
-        // What is left was sent to subscriptions that are gone, or left out.
+        for gone in standings.gone {
+            let attempts = attempts.remove(&gone.id).unwrap_or_default();
+            let filter = gone.filter_at(position.seq).zip(stored);
+            let answer = filter.and_then(|(filter, stored)| {
+                asked(filter, rules, stored, topic.unwrap_or_default())
+            });
+            deliveries.push(of_gone(&gone, attempts, position.seq, answer));
+        }
+        // What is left was sent to subscriptions that are gone and not remembered, or left out.
         let is_topic_deleted = standings.topic_name.is_none();
         let gone = attempts.into_values().filter(|records| {
             let name = records
@@ -317,6 +325,48 @@ fn end(attempts: &[HistoryRecord]) -> Option<DeliveryState> {
             HistoryNext::Due(_) | HistoryNext::DeadLetter(..) => None,
         }
     })
+}
+
+/// What is known of a subscription that is gone and remembered: also whether the event was one for it at all.
+fn of_gone(
+    gone: &GoneSubscription,
+    attempts: Vec<HistoryRecord>,
+    seq: u64,
+    answer: Option<Result<(), Clause>>,
+) -> DeliveryStory {
+    let is_before_it = gone
+        .filters
+        .first()
+        .is_none_or(|first| seq < first.from_seq);
+    let verdict = match answer {
+        _ if !attempts.is_empty() => Verdict::Matched,
+        Some(Ok(())) => Verdict::Matched,
+        Some(Err(clause)) => Verdict::NotMatched(Some(clause)),
+        None if is_before_it => Verdict::SubscribedLater,
+        None => Verdict::Unknown,
+    };
+    let was_dropped = !attempts.is_empty() || seq >= gone.from_seq;
+    let state = match (verdict, end(&attempts)) {
+        (Verdict::Matched, Some(state)) => state,
+        (Verdict::Matched, None) if was_dropped => DeliveryState::Dropped {
+            at: None,
+            reason: None,
+            why: DropReason::SubscriptionDeleted,
+        },
+        // It was begun, and what became of it is not remembered.
+        (Verdict::Matched, None) => DeliveryState::Ended,
+        _ => DeliveryState::NotOwed,
+    };
+    DeliveryStory {
+        subscription: gone.id,
+        name: gone.name.as_str().to_owned(),
+        is_deleted: true,
+        verdict,
+        state,
+        waiting: None,
+        attempts,
+        policy: None,
+    }
 }
 
 /// What is known of a subscription that is gone. What was owed to it went with it.

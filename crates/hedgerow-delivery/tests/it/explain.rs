@@ -432,6 +432,75 @@ async fn a_purge_is_told_of() {
     }
 }
 
+/// What a deletion dropped before any attempt, and who did not want it, are told of without a record for each event; and the
+/// event of a topic that has a successor of the same name.
+#[tokio::test(start_paused = true)]
+async fn what_a_deletion_dropped_is_told_of() {
+    let (mut world, _history) = world(|_, _| Meet::status(500));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    let never = json!({ "filter": { "subjectBeginsWith": "no" } });
+    world.subscribe("orders", "never", never).await.unwrap();
+    let asked = world.handle.ask(|answer| Command::PauseSubscription {
+        topic: "orders".to_owned(),
+        name: "the-sub".to_owned(),
+        is_paused: true,
+        answer,
+    });
+    asked.await.unwrap();
+    world.publish(topic, &["untried"]).await;
+    world.settle().await;
+    world.unsubscribe("orders", "the-sub").await;
+    world.unsubscribe("orders", "never").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["after"]).await;
+    world.settle().await;
+    let dropped = DeliveryState::Dropped {
+        at: None,
+        reason: None,
+        why: DropReason::SubscriptionDeleted,
+    };
+    let no = Verdict::NotMatched(Some(Clause::SubjectBeginsWith));
+    let expected = [
+        ("the-sub", Verdict::Matched, dropped),
+        ("never", no, DeliveryState::NotOwed),
+        ("the-sub", Verdict::SubscribedLater, DeliveryState::NotOwed),
+    ];
+    for crashes in [false, true] {
+        if crashes {
+            world.crash().await;
+        }
+        assert_eq!(states(&only_event(&world, "untried").await), expected);
+        // Those came before it.
+        assert_eq!(only_event(&world, "after").await.deliveries.len(), 1);
+    }
+    let asked = world.handle.ask(|answer| Command::DeleteTopic {
+        name: "orders".to_owned(),
+        answer,
+    });
+    asked.await.unwrap();
+    world.topic("orders").await;
+    let query = ExplainQuery {
+        event_id: "after".to_owned(),
+        topic: Some("orders".to_owned()),
+        ..ExplainQuery::default()
+    };
+    let events = world.handle.explain(query).await.unwrap().events;
+    assert_eq!(events.len(), 1, "of the topic that was called so then");
+    assert!(events[0].is_topic_deleted);
+    let of_it: Vec<_> = states(&events[0])
+        .into_iter()
+        .map(|(name, verdict, _)| (name, verdict))
+        .collect();
+    assert_eq!(of_it, [("the-sub", Verdict::Matched)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unknown_id_says_since_when_it_would_be_known() {
     let (world, _history) = world(|_, _| Meet::status(200));
