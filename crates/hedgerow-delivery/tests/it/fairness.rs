@@ -1,14 +1,17 @@
 //! Subscriptions behind one scheme, host and port share its credits, and one that hangs costs its neighbours nothing
 //! (design D7).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
 use hedgerow_core::event::Event;
+use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::TopicId;
+use hedgerow_delivery::command::HoldState;
 use serde_json::json;
 
-use crate::world::{Meet, World, event, settings_without_probation};
+use crate::world::{Meet, World, event, settings, settings_without_probation};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -125,4 +128,77 @@ async fn a_host_that_hangs_as_a_whole_is_spared() {
     // Ten timeouts of two attempts each.
     let count = world.seen().len() - before;
     assert!((18..=22).contains(&count), "{count} attempts in 300 s");
+}
+
+/// FC-11: one customer's endpoint hangs, nine answer 500 after two seconds, ninety accept at once, all behind one host, for a
+/// minute. The ninety do not notice; the one that hangs is capped, ends on probation, and its state says why.
+#[tokio::test(start_paused = true)]
+async fn one_dead_customer_slows_nobody() {
+    const FAILING: usize = 9;
+    const FINE: usize = 90;
+    let credits = CreditSettings {
+        max: 32,
+        ..CreditSettings::default()
+    };
+    let mut settings = settings();
+    settings.credits = credits;
+    let world = World::with_settings(settings, |id, _| {
+        if id.starts_with("hang") {
+            Meet::Silence
+        } else if id.starts_with("fail") {
+            Meet::late(500, 2)
+        } else {
+            Meet::late(200, 0)
+        }
+    });
+    let topic = world.topic("orders").await;
+    let mut customers = vec!["hang".to_owned()];
+    customers.extend((0..FAILING).map(|n| format!("fail-{n}")));
+    customers.extend((0..FINE).map(|n| format!("fine-{n}")));
+    for customer in &customers {
+        subscribe(&world, customer, customer).await;
+    }
+    let mut hanging_most = 0;
+    let mut published = Vec::new();
+    let begun = world.begun.elapsed();
+    for tick in 0..120 {
+        for customer in &customers {
+            let id = format!("{customer}-{tick}");
+            published.push((id.clone(), world.begun.elapsed()));
+            publish(&world, topic, customer, &id).await;
+        }
+        let next = begun + Duration::from_millis(500) * (tick + 1);
+        world.sleep_until(next).await;
+        let hanging = world.info("orders", "hang").await;
+        hanging_most = hanging_most.max(hanging.in_flight);
+    }
+    let mut first: HashMap<String, Duration> = HashMap::new();
+    for seen in world.seen() {
+        first.entry(seen.event_id).or_insert(seen.at);
+    }
+    let mut waits: Vec<_> = published
+        .iter()
+        .filter(|(id, _)| id.starts_with("fine"))
+        .map(|(id, at)| first[id].saturating_sub(*at))
+        .collect();
+    waits.sort_unstable();
+    let p99 = waits[waits.len() * 99 / 100];
+    assert!(p99 <= Duration::from_millis(1), "p99 {p99:?}");
+    let slowest = waits[waits.len() - 1];
+    assert!(slowest <= Duration::from_millis(1_001), "one {slowest:?}");
+    // 60 of its events are published before the first timeout; while nobody else wants them it may have all credits.
+    assert!(
+        hanging_most <= u64::from(credits.max),
+        "{hanging_most} attempts hang"
+    );
+    let hold = world.info("orders", "hang").await.hold;
+    assert_eq!(
+        (hold.state, hold.cause),
+        (HoldState::Probation, Some(Outcome::TimedOut))
+    );
+    for n in 0..FINE {
+        let name = format!("fine-{n}");
+        let info = world.info("orders", &name).await;
+        assert_eq!((info.counters.delivered, info.pending), (120, 0), "{name}");
+    }
 }
