@@ -1,6 +1,8 @@
 //! A store and who delivers from it, driven step by step: everything that a log can say, in a random order that makes
 //! sense.
 
+mod operators;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +13,14 @@ use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
-use hedgerow_store::catalog::{Change, TopicKeys};
+use hedgerow_store::catalog::{Change, Purge, TopicKeys};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{
     Dead, DeadThen, DeliveryChange, DeliveryState, DropReason, Failed, FailedDelivery, Hold, Holds,
-    IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite, Progress, Read, Record, Seek,
-    Settled, SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
+    IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite, Progress, Record, Seek, Settled,
+    SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
 };
 use hedgerow_store::recover::{Recovery, recover};
 use hedgerow_store::view::table::MemoryTable;
@@ -67,6 +69,10 @@ pub struct Grid {
     /// The number of the newest event of each topic.
     pub newest: BTreeMap<TopicId, u64>,
     pub time: u64,
+    /// Purges that began.
+    pub purges: u64,
+    /// Events that were sent again.
+    pub resends: u64,
     /// What each subscription is owed, by the changes that records say they make.
     owed: BTreeMap<SubscriptionId, BTreeMap<u64, (Timestamp, Owed)>>,
 }
@@ -92,6 +98,8 @@ impl Grid {
             random: Random::new(seed),
             newest: BTreeMap::new(),
             time: 1_000,
+            purges: 0,
+            resends: 0,
             owed: BTreeMap::new(),
         };
         for (number, topic) in (1..).zip(TOPICS) {
@@ -323,17 +331,7 @@ impl Grid {
     }
 
     pub fn read_to_the_end(&mut self, topic: TopicId) {
-        let head = self.newest.get(&topic).copied().unwrap_or(0) + 1;
-        let laggards = SUBSCRIPTIONS
-            .iter()
-            .filter(|(_, of)| *of == topic)
-            .map(|(id, _)| (*id, self.view.cursor(*id)))
-            .filter(|(_, cursor)| *cursor < head);
-        self.journal(Record::Read(Read {
-            topic,
-            read_to: head,
-            laggards: laggards.collect(),
-        }));
+        self.journal(Record::Read(self.read_record(topic)));
         self.commit();
     }
 
@@ -434,12 +432,20 @@ impl Grid {
     pub fn step(&mut self) {
         let at = self.random.below(SUBSCRIPTIONS.len() as u64) as usize;
         let (id, topic) = SUBSCRIPTIONS[at];
+        if let Some(to_seq) = self.purging_to(id)
+            && self.random.one_in(2)
+        {
+            return self.go_on_purging(id, to_seq);
+        }
         match self.random.below(25) {
             20 => self.hold(id),
             21 => self.lease((id, topic)),
             22 => self.snapshot(id),
-            23 if self.random.below(4) == 0 => self.seek(id, topic),
-            23 => {}
+            23 => match self.random.below(12) {
+                0..3 => self.seek(id, topic),
+                3 => self.purge((id, topic)),
+                _ => self.resend((id, topic)),
+            },
             24 => self.put_off(id),
             0..7 => {
                 let bytes = self.random.below(6_000) as usize;
@@ -556,6 +562,7 @@ pub struct SubscriptionSaid {
     due: Vec<(Timestamp, u64, Owed)>,
     holds: Holds,
     ack_epoch: u32,
+    purges: Vec<Purge>,
 }
 
 pub fn said(view: &View) -> Said {
@@ -571,6 +578,10 @@ pub fn said(view: &View) -> Said {
             .collect(),
         holds: view.holds(*id),
         ack_epoch: view.ack_epoch(*id),
+        purges: view
+            .catalog()
+            .subscription(*id)
+            .map_or_else(Vec::new, |found| found.purges.clone()),
     });
     Said {
         snapshots: (1..=SNAPSHOTS)

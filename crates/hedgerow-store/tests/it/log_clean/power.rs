@@ -24,6 +24,8 @@ struct Coverage {
     copied: u64,
     compacted: u64,
     rebuilt: u64,
+    purges: u64,
+    resends: u64,
 }
 
 impl Coverage {
@@ -156,10 +158,16 @@ fn nothing_that_is_needed_is_lost_when_cleaning_is_cut_short() {
                 assert_eq!(said(&grid.rebuild()), said(&grid.view), "seed {seed}");
             }
         }
+        all.purges += grid.purges;
+        all.resends += grid.resends;
     }
     println!("{all:?}");
     assert!(
         all.cuts > 5 * seeds && all.kills > 2 * seeds && all.failed_syncs > seeds,
+        "{all:?}"
+    );
+    assert!(
+        all.purges >= 2 * seeds && all.resends > 4 * seeds,
         "{all:?}"
     );
     assert!(all.full > seeds && all.half_done >= seeds, "{all:?}");
