@@ -4,23 +4,23 @@
 //! subscriptions behind it; who gets the next credit is decided in [`turns`](crate::turns). The timeout of an attempt returns
 //! its credit, even if its exchange stays open for a late success (ED-180).
 //!
-//! Attempts run in one of two lanes, and the slow lane gets half of the credits, so that who waits for an answer there
-//! costs those who get theirs nothing:
+//! Attempts run in one of two lanes, each with a limit of its own, so that who waits for an answer costs those who get
+//! theirs nothing:
 //!
-//! | state of an attempt | its credit | what ends it |
+//! | an attempt is | it counts in | until |
 //! | --- | --- | --- |
-//! | quick | one | its end, or it was open for a second: then it is slow |
-//! | slow, within half of the limit | one | its end |
-//! | slow, beyond that half | none: it was given back to the quick ones | its end |
+//! | quick | the quick lane | its end, or it was open for a second: then it is slow, and counts no longer there |
+//! | slow | the slow lane | its end |
 //!
-//! | lane | starts while | |
+//! | lane | its limit learns from | starts while |
 //! | --- | --- | --- |
-//! | quick | a credit is free | attempts without a credit are at most [`CreditSettings::max`] |
-//! | slow | fewer are open than the limit, and fewer slow ones than half of it | the whole limit while nobody quick is there |
+//! | quick | the ends of quick attempts | fewer are open than its limit |
+//! | slow | the ends of slow attempts | fewer are open than its limit, and than half of the quick lane's while somebody quick is there |
 //!
-//! The limit rises by one after `limit` successes of attempts that found their lane full: one more per round, and never
+//! A limit rises by one after as many successes of attempts that found the lane full: one more per round, and never
 //! because of idle time. It is halved when an attempt meets `Busy`, `TimedOut` or `SocketError`, but only once per round:
-//! attempts that were started before the last halving do not halve again.
+//! attempts that were started before the last halving do not halve again. So the timeouts of those that hang take nothing
+//! from those that answer, and a host that hangs as a whole has everybody in the slow lane.
 
 use crate::outcome::Outcome;
 
@@ -29,8 +29,7 @@ use crate::outcome::Outcome;
 pub struct CreditSettings {
     /// The limit of a new endpoint.
     pub start: u32,
-    /// The limit never falls below this; at least 1. With 1 there are no halves, and everybody waits for the attempt that
-    /// runs.
+    /// The limit never falls below this; at least 1.
     pub min: u32,
     /// The limit never rises above this.
     pub max: u32,
@@ -84,24 +83,54 @@ pub enum Lane {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a credit that is not released is lost"]
 pub struct Credit {
-    /// How many halvings there had been when it was given.
+    /// How many halvings each lane had had when it was given.
+    rounds: Lanes<u64>,
+    /// The lane in which it was the last one.
+    filled: Option<Lane>,
+}
+
+/// One for each lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lanes<T> {
+    quick: T,
+    slow: T,
+}
+
+impl<T> Lanes<T> {
+    const fn of(&self, lane: Lane) -> &T {
+        match lane {
+            Lane::Quick => &self.quick,
+            Lane::Slow => &self.slow,
+        }
+    }
+
+    const fn of_mut(&mut self, lane: Lane) -> &mut T {
+        match lane {
+            Lane::Quick => &mut self.quick,
+            Lane::Slow => &mut self.slow,
+        }
+    }
+}
+
+/// What a lane has learnt.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    limit: u32,
+    /// Attempts that run.
+    open: u32,
+    /// Halvings so far.
     round: u64,
-    /// It was the last one of its lane.
-    filled: bool,
+    /// Successes at the limit since it last changed.
+    successes: u32,
 }
 
 /// The credits of one endpoint.
 #[derive(Debug, Clone)]
 pub struct Credits {
     settings: CreditSettings,
-    limit: u32,
-    quick: u32,
-    slow: u32,
+    lanes: Lanes<Window>,
     /// Somebody waits who would start a quick one.
     is_quick_wanted: bool,
-    round: u64,
-    /// Successes at the limit since it last changed.
-    successes: u32,
 }
 
 impl Credits {
@@ -114,15 +143,19 @@ impl Credits {
             max: settings.max.max(min),
             ..settings
         };
-        let limit = settings.start.clamp(settings.min, settings.max);
-        Self {
-            settings,
-            limit,
-            quick: 0,
-            slow: 0,
-            is_quick_wanted: false,
+        let window = Window {
+            limit: settings.start.clamp(settings.min, settings.max),
+            open: 0,
             round: 0,
             successes: 0,
+        };
+        Self {
+            settings,
+            lanes: Lanes {
+                quick: window,
+                slow: window,
+            },
+            is_quick_wanted: false,
         }
     }
 
@@ -136,13 +169,13 @@ impl Credits {
         if self.is_full(lane) {
             return None;
         }
-        match lane {
-            Lane::Quick => self.quick += 1,
-            Lane::Slow => self.slow += 1,
-        }
+        self.lanes.of_mut(lane).open += 1;
         Some(Credit {
-            round: self.round,
-            filled: self.is_full(lane),
+            rounds: Lanes {
+                quick: self.lanes.quick.round,
+                slow: self.lanes.slow.round,
+            },
+            filled: self.is_full(lane).then_some(lane),
         })
     }
 
@@ -152,9 +185,9 @@ impl Credits {
     ///
     /// If there is none.
     pub fn turn_slow(&mut self) {
-        assert!(self.quick > 0, "no quick attempt is open");
-        self.quick -= 1;
-        self.slow += 1;
+        assert!(self.lanes.quick.open > 0, "no quick attempt is open");
+        self.lanes.quick.open -= 1;
+        self.lanes.slow.open += 1;
     }
 
     /// Takes a credit back, of an attempt that counts in `lane` now, and learns from what the attempt met.
@@ -164,77 +197,95 @@ impl Credits {
     /// If more credits come back than were given.
     #[allow(clippy::needless_pass_by_value)] // Taken by value, so that a credit comes back once.
     pub fn release(&mut self, credit: Credit, lane: Lane, signal: Signal) {
-        let Credit { round, filled } = credit;
-        let was_full = self.is_full(lane);
-        let open = match lane {
-            Lane::Quick => &mut self.quick,
-            Lane::Slow => &mut self.slow,
-        };
-        assert!(*open > 0, "a credit came back that was never given");
-        *open -= 1;
+        let Credit { rounds, filled } = credit;
+        let is_success_at_limit = filled == Some(lane) || self.is_full(lane);
+        let settings = self.settings;
+        let window = self.lanes.of_mut(lane);
+        assert!(window.open > 0, "a credit came back that was never given");
+        window.open -= 1;
         match signal {
-            Signal::Success if filled || was_full => self.count_success(),
-            Signal::Overload if round == self.round => self.halve(),
+            Signal::Success if is_success_at_limit => window.count_success(settings),
+            Signal::Overload if *rounds.of(lane) == window.round => window.halve(settings),
             Signal::Success | Signal::Overload | Signal::Neutral | Signal::GivenUp => {}
         }
     }
 
-    /// Credits in all.
+    /// How many quick attempts may run.
     #[must_use]
     pub const fn limit(&self) -> u32 {
-        self.limit
+        self.lanes.quick.limit
     }
 
-    /// Attempts that run, with a credit or without.
+    /// Attempts that run.
     #[must_use]
     pub const fn in_flight(&self) -> u32 {
-        self.quick + self.slow
+        self.quick() + self.slow()
     }
 
-    /// Those of them in the slow lane.
+    /// Those of them in the quick lane.
+    #[must_use]
+    pub const fn quick(&self) -> u32 {
+        self.lanes.quick.open
+    }
+
+    /// Those of them in the slow lane: more than may start there, since quick ones become slow.
     #[must_use]
     pub const fn slow(&self) -> u32 {
-        self.slow
-    }
-
-    /// Credits that are out. Above the limit only after it fell.
-    #[must_use]
-    pub fn given(&self) -> u32 {
-        self.quick + self.slow.min(self.half())
+        self.lanes.slow.open
     }
 
     /// No further attempt may start in this lane now.
     #[must_use]
     pub fn is_full(&self, lane: Lane) -> bool {
         match lane {
-            Lane::Quick => {
-                let without = self.slow.saturating_sub(self.half());
-                self.given() >= self.limit || without >= self.settings.max
-            }
-            Lane::Slow => {
-                let is_anybody_quick = self.is_quick_wanted || self.quick > 0;
-                let is_half_full = is_anybody_quick && self.slow >= self.half();
-                self.in_flight() >= self.limit || is_half_full
-            }
+            Lane::Quick => self.quick() >= self.limit(),
+            Lane::Slow => self.slow() >= self.slow_limit(),
         }
     }
 
-    /// What the slow lane gets beside others: the half, rounded down, but never nothing.
+    /// How many attempts of the slow lane may run now.
     #[must_use]
-    pub fn half(&self) -> u32 {
-        (self.limit / 2).max(1)
+    pub fn slow_limit(&self) -> u32 {
+        let limit = self.lanes.slow.limit;
+        if self.is_quick_wanted || self.quick() > 0 {
+            limit.min(self.half())
+        } else {
+            limit
+        }
     }
 
-    fn count_success(&mut self) {
+    /// Half of the quick lane's limit, rounded down, but never nothing.
+    #[must_use]
+    pub fn half(&self) -> u32 {
+        (self.limit() / 2).max(1)
+    }
+
+    /// How many quick attempts those nothing is known of may have beside others: three quarters of the limit, so that one is
+    /// left, but never none.
+    #[must_use]
+    pub fn share_of_new(&self) -> u32 {
+        let kept = (self.limit() / 4).max(1);
+        (self.limit() - kept).max(1)
+    }
+
+    /// Where so many slow attempts are open, those nothing is known of start no further ones.
+    #[must_use]
+    pub const fn slow_max(&self) -> u32 {
+        self.settings.max.saturating_mul(4)
+    }
+}
+
+impl Window {
+    fn count_success(&mut self, settings: CreditSettings) {
         self.successes += 1;
         if self.successes >= self.limit {
             self.successes = 0;
-            self.limit = (self.limit + 1).min(self.settings.max);
+            self.limit = (self.limit + 1).min(settings.max);
         }
     }
 
-    fn halve(&mut self) {
-        self.limit = (self.limit / 2).max(self.settings.min);
+    fn halve(&mut self, settings: CreditSettings) {
+        self.limit = (self.limit / 2).max(settings.min);
         self.round += 1;
         self.successes = 0;
     }
@@ -267,24 +318,22 @@ mod tests {
         let mut credits = credits(4);
         assert_eq!(fill(&mut credits).len(), 4);
         assert!(credits.is_full(Lane::Quick));
-        assert!(credits.is_full(Lane::Slow));
     }
 
     #[test]
-    fn slow_ones_beyond_the_half_hold_no_credit() {
+    fn slow_ones_leave_the_quick_lane() {
         let mut credits = credits(4);
         let given = fill(&mut credits);
         for _ in &given {
             credits.turn_slow();
         }
-        assert_eq!((credits.in_flight(), credits.given()), (4, 2));
-        assert_eq!(fill(&mut credits).len(), 2, "the other half");
-        assert_eq!((credits.in_flight(), credits.given()), (6, 4));
+        assert_eq!((credits.quick(), credits.slow()), (0, 4));
+        assert_eq!(fill(&mut credits).len(), 4);
         assert!(credits.is_full(Lane::Slow));
     }
 
     #[test]
-    fn who_is_slow_and_alone_has_every_credit() {
+    fn who_is_slow_and_alone_may_have_all_of_its_lane() {
         let mut credits = credits(4);
         let slow = |credits: &mut Credits| {
             std::iter::from_fn(|| credits.acquire(Lane::Slow)).collect::<Vec<_>>()
@@ -293,31 +342,19 @@ mod tests {
         assert_eq!(slow(&mut credits).len(), 2);
         credits.want_quick(false);
         assert_eq!(slow(&mut credits).len(), 2);
-        assert_eq!(
-            fill(&mut credits).len(),
-            2,
-            "still half of it for quick ones"
-        );
     }
 
     #[test]
-    fn attempts_without_a_credit_are_bounded() {
+    fn what_slow_ones_meet_says_nothing_about_quick_ones() {
         let mut credits = credits(4);
-        for _ in 0..100 {
-            for _ in fill(&mut credits) {
-                credits.turn_slow();
-            }
+        let given = fill(&mut credits);
+        for _ in &given {
+            credits.turn_slow();
         }
-        assert!(credits.is_full(Lane::Quick));
-        assert_eq!(credits.in_flight(), 10, "8, and those with a credit");
-    }
-
-    #[test]
-    fn one_credit_has_no_halves() {
-        let mut credits = credits(1);
-        assert_eq!(fill(&mut credits).len(), 1);
-        credits.turn_slow();
-        assert!(credits.is_full(Lane::Quick) && credits.is_full(Lane::Slow));
+        for credit in given {
+            credits.release(credit, Lane::Slow, Signal::Overload);
+        }
+        assert_eq!((credits.limit(), credits.slow_limit()), (4, 2));
     }
 
     #[test]
@@ -330,7 +367,7 @@ mod tests {
                     credits.release(credit, lane, Signal::Success);
                 }
             }
-            assert_eq!(credits.limit(), 8);
+            assert_eq!(credits.lanes.of(lane).limit, 8);
         }
     }
 

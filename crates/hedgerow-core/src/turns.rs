@@ -4,8 +4,9 @@
 //!
 //! | a subscription is | its attempts start in | what ends it |
 //! | --- | --- | --- |
-//! | quick, as everybody at first | the quick lane of [`Credits`] | an attempt of it has been open for a second |
-//! | slow | the slow lane: half of the credits | an attempt ended within a second, and no other has been open for longer |
+//! | new, as everybody at first | the quick lane of [`Credits`], three quarters of it while somebody is proven | an attempt of it ended, or has been open for a second |
+//! | proven: its newest attempt ended within a second | the quick lane | an attempt of it has been open for a second |
+//! | slow | the slow lane | an attempt ended within a second, and no other has been open for longer |
 //!
 //! | it is besides | while the store is full | what ends it |
 //! | --- | --- | --- |
@@ -14,8 +15,9 @@
 //!
 //! When the store has no room for the records of another attempt, all are treated as failing ones.
 //!
-//! So while others hang, who answers waits at most a second for a credit, and then only for the turns of those that asked
-//! before: of `n` subscriptions that all begin to hang at once, every second at least half of the limit is found out.
+//! So who is known to answer waits for nobody who hangs, however many of those are new. Who is new itself waits for its turn
+//! among the others: of `n` that hang, the limit is found out every second, and once all of them are, nobody waits. Until
+//! then each has one attempt open; not more than [`Credits::slow_max`] of them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -76,6 +78,10 @@ pub struct Turns {
     started: u64,
     /// Attempts that have not been open for a second, in the order of their starts.
     young: BTreeMap<u64, Young>,
+    /// Those of them of subscriptions that were new.
+    young_and_new: u32,
+    /// Subscriptions that are proven.
+    proven: usize,
     /// While the store is full those that fail start nothing before.
     next_trial: Timestamp,
 }
@@ -96,37 +102,44 @@ struct Member {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Standing {
-    is_slow: bool,
+    pace: Pace,
     is_failing: bool,
 }
 
-const QUEUES: usize = 4;
+/// How fast its endpoint is known to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Pace {
+    #[default]
+    New,
+    Proven,
+    Slow,
+}
+
+const QUEUES: usize = 6;
 
 impl Standing {
     const ALL: [Self; QUEUES] = [
-        Self::new(false, false),
-        Self::new(false, true),
-        Self::new(true, false),
-        Self::new(true, true),
+        Self::new(Pace::New, false),
+        Self::new(Pace::New, true),
+        Self::new(Pace::Proven, false),
+        Self::new(Pace::Proven, true),
+        Self::new(Pace::Slow, false),
+        Self::new(Pace::Slow, true),
     ];
 
-    const fn new(is_slow: bool, is_failing: bool) -> Self {
-        Self {
-            is_slow,
-            is_failing,
-        }
+    const fn new(pace: Pace, is_failing: bool) -> Self {
+        Self { pace, is_failing }
     }
 
     /// The queue of those that stand like this.
     const fn queue(self) -> usize {
-        2 * self.is_slow as usize + self.is_failing as usize
+        2 * self.pace as usize + self.is_failing as usize
     }
 
     const fn lane(self) -> Lane {
-        if self.is_slow {
-            Lane::Slow
-        } else {
-            Lane::Quick
+        match self.pace {
+            Pace::New | Pace::Proven => Lane::Quick,
+            Pace::Slow => Lane::Slow,
         }
     }
 }
@@ -143,7 +156,14 @@ impl Member {
 struct Young {
     since: Instant,
     subscription: SubscriptionId,
-    lane: Lane,
+    /// That of the subscription when it started.
+    pace: Pace,
+}
+
+impl Young {
+    const fn lane(&self) -> Lane {
+        Standing::new(self.pace, false).lane()
+    }
 }
 
 impl Turns {
@@ -157,6 +177,8 @@ impl Turns {
             asked: 0,
             started: 0,
             young: BTreeMap::new(),
+            young_and_new: 0,
+            proven: 0,
             next_trial: Timestamp::ZERO,
         }
     }
@@ -180,6 +202,7 @@ impl Turns {
         if let Some(since) = member.waits_since.take() {
             self.queues[member.standing.queue()].remove(&since);
         }
+        self.proven -= usize::from(member.standing.pace == Pace::Proven);
         member.standing = Standing::default();
         member.has_left = true;
         if member.is_idle() {
@@ -190,9 +213,9 @@ impl Turns {
     /// Whose turn it is.
     pub fn next(&mut self, now: Now, room: Room) -> Turn {
         self.grow_older(now.instant);
-        let is_quick_wanted = Standing::ALL
-            .iter()
-            .any(|standing| !standing.is_slow && !self.queues[standing.queue()].is_empty());
+        let is_quick_wanted = Standing::ALL.iter().any(|standing| {
+            standing.lane() == Lane::Quick && !self.queues[standing.queue()].is_empty()
+        });
         self.credits.want_quick(is_quick_wanted);
         let (mut rests, mut is_crowded) = (false, false);
         let mut first: Option<(u64, Standing)> = None;
@@ -203,8 +226,8 @@ impl Turns {
             let must_rest = (standing.is_failing && room.is_store_full) || !room.has_record_room;
             if must_rest && now.timestamp < self.next_trial {
                 rests = true;
-            } else if !self.credits.is_full(standing.lane()) {
-                if standing.is_slow && !room.has_slow_room {
+            } else if self.has_place(standing.pace) {
+                if standing.pace == Pace::Slow && !room.has_slow_room {
                     is_crowded = true;
                 } else if first.is_none_or(|(earliest, _)| *since < earliest) {
                     first = Some((*since, standing));
@@ -217,14 +240,28 @@ impl Turns {
         })
     }
 
+    /// Whether an attempt of a subscription of this pace may start, as far as this endpoint is concerned.
+    fn has_place(&self, pace: Pace) -> bool {
+        let credits = &self.credits;
+        match pace {
+            Pace::New => {
+                let share = credits.share_of_new();
+                let is_share_taken = self.proven > 0 && self.young_and_new >= share;
+                let are_too_many = credits.slow() >= credits.slow_max();
+                !credits.is_full(Lane::Quick) && !is_share_taken && !are_too_many
+            }
+            Pace::Proven => !credits.is_full(Lane::Quick),
+            Pace::Slow => !credits.is_full(Lane::Slow),
+        }
+    }
+
     fn start(
         &mut self,
         standing: Standing,
         now: Now,
         room: Room,
     ) -> Option<(SubscriptionId, Leave)> {
-        let lane = standing.lane();
-        let credit = self.credits.acquire(lane)?;
+        let credit = self.credits.acquire(standing.lane())?;
         let (_, subscription) = self.queues[standing.queue()].pop_first()?;
         let member = self.members.entry(subscription).or_default();
         member.waits_since = None;
@@ -236,8 +273,9 @@ impl Turns {
         let young = Young {
             since: now.instant,
             subscription,
-            lane,
+            pace: standing.pace,
         };
+        self.young_and_new += u32::from(standing.pace == Pace::New);
         self.young.insert(self.started, young);
         let leave = Leave {
             number: self.started,
@@ -257,8 +295,9 @@ impl Turns {
         } = leave;
         let young = self.young.remove(&number);
         let is_quick_end = young.is_some() && signal != Signal::GivenUp;
-        let lane = young.as_ref().map_or(Lane::Slow, |young| young.lane);
+        let lane = young.as_ref().map_or(Lane::Slow, Young::lane);
         self.credits.release(credit, lane, signal);
+        self.young_and_new -= u32::from(young.as_ref().is_some_and(|one| one.pace == Pace::New));
         let Some(member) = self.members.get_mut(&subscription) else {
             return;
         };
@@ -272,8 +311,12 @@ impl Turns {
         if signal != Signal::GivenUp && is_failing {
             self.next_trial = now.timestamp.plus(TRIAL_INTERVAL);
         }
-        let is_slow = member.standing.is_slow && !(is_quick_end && member.lingering == 0);
-        self.stand(subscription, Standing::new(is_slow, is_failing));
+        let pace = if is_quick_end && member.lingering == 0 {
+            Pace::Proven
+        } else {
+            member.standing.pace
+        };
+        self.stand(subscription, Standing::new(pace, is_failing));
     }
 
     /// Takes note of attempts that have been open for a second by now.
@@ -282,14 +325,15 @@ impl Turns {
             && first.get().since + SLOW_AFTER <= now
         {
             let young = first.remove();
-            if young.lane == Lane::Quick {
+            if young.lane() == Lane::Quick {
                 self.credits.turn_slow();
             }
+            self.young_and_new -= u32::from(young.pace == Pace::New);
             let id = young.subscription;
             if let Some(member) = self.members.get_mut(&id) {
                 member.lingering += 1;
                 let standing = Standing {
-                    is_slow: true,
+                    pace: Pace::Slow,
                     ..member.standing
                 };
                 self.stand(id, standing);
@@ -316,6 +360,8 @@ impl Turns {
                 self.queues[member.standing.queue()].remove(&since);
                 self.queues[standing.queue()].insert(since, subscription);
             }
+            self.proven -= usize::from(member.standing.pace == Pace::Proven);
+            self.proven += usize::from(standing.pace == Pace::Proven);
             member.standing = standing;
         }
         if member.is_idle() {

@@ -3,7 +3,7 @@
 //! [`hedgerow_core::turns`].
 //!
 //! Over all endpoints too, slow attempts (those open for a second, and those of subscriptions that had such ones) start only
-//! while they are fewer than half of what may be in flight.
+//! while they are fewer than half of what may be in flight, and what is slow beyond that half takes no place of others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Endpoints {
         Self {
             settings,
             attempts_max,
-            attempts_now: attempts_max,
+            attempts_now: usize::MAX,
             by_target: HashMap::new(),
             listed: VecDeque::new(),
             resting: Vec::new(),
@@ -119,8 +119,8 @@ impl Endpoints {
         store: StoreRoom,
     ) -> Option<(SubscriptionId, Seat)> {
         // Without room for its records an attempt is a trial: one at a time.
-        self.attempts_now = self.attempts_max.min(store.attempts_max.max(1));
-        while self.taken < self.attempts_now {
+        self.attempts_now = store.attempts_max.max(1);
+        while self.has_seat() {
             let has_slow_room = self.has_slow_room();
             let Some(target) = self.listed.pop_front() else {
                 if !has_slow_room || !self.list_crowded() {
@@ -188,10 +188,10 @@ impl Endpoints {
         let turns = self.by_target.get(target).map(|endpoint| &endpoint.turns);
         let lane = turns.map_or(Lane::Quick, |turns| turns.lane(subscription));
         let is_free = turns.is_none_or(|turns| !turns.credits().is_full(lane));
-        if is_free && self.taken >= self.attempts_now {
+        if is_free && !self.has_seat() {
             return WaitingFor::TurnOfAll {
                 open: self.taken,
-                limit: self.attempts_now,
+                limit: self.attempts_max.min(self.attempts_now),
             };
         }
         if is_free && lane == Lane::Slow && !self.has_slow_room() {
@@ -202,10 +202,8 @@ impl Endpoints {
         }
         let is_slow = lane == Lane::Slow;
         let (open, limit) = match turns.map(Turns::credits) {
-            Some(credits) if is_slow && credits.slow() >= credits.half() => {
-                (credits.slow(), credits.half())
-            }
-            Some(credits) => (credits.in_flight(), credits.limit()),
+            Some(credits) if is_slow => (credits.slow(), credits.slow_limit()),
+            Some(credits) => (credits.quick(), credits.limit()),
             None => (0, self.settings.start),
         };
         WaitingFor::Turn {
@@ -213,6 +211,15 @@ impl Endpoints {
             limit,
             is_slow,
         }
+    }
+
+    /// Whether another attempt may start. Slow ones beyond half of what may be in flight do not count, or endpoints that begin to
+    /// hang together would keep all others waiting for a timeout; they are at most as many again.
+    fn has_seat(&self) -> bool {
+        let counted = self.taken - self.slow.saturating_sub(self.slow_max());
+        counted < self.attempts_max
+            && self.taken < 2 * self.attempts_max
+            && self.taken < self.attempts_now
     }
 
     fn slow_max(&self) -> usize {
@@ -404,6 +411,13 @@ mod tests {
             seats.push(seat);
         }
         assert_eq!(seats.len(), 8);
+        // They begin to hang together, and keep nobody waiting longer than a second.
+        endpoints.queue(&target("early.example"), SubscriptionId(99));
+        let second = times.after(SLOW_AFTER);
+        endpoints.grow_older(second.instant);
+        let (id, early) = endpoints.next_turn(second, room(false)).unwrap();
+        assert_eq!(id, SubscriptionId(99));
+        endpoints.release(early, Signal::Success, second);
         let timeout = times.after(Duration::from_secs(30));
         endpoints.grow_older(timeout.instant);
         for seat in seats {
