@@ -140,6 +140,8 @@ pub enum Verdict {
 pub enum DeliveryState {
     /// Nothing is owed, and nothing was.
     NotOwed,
+    /// Whether anything is or was owed is not known any more.
+    Unknown,
     /// It waits for its first attempt.
     FirstAttemptPending,
     /// Attempt `attempt` runs; 0 if the delivery is being ended without another one.

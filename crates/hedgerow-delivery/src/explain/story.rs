@@ -276,6 +276,7 @@ fn summary(event: &StoredEvent) -> Option<StoredSummary> {
 fn state(place: Place, verdict: Verdict, attempts: &[HistoryRecord]) -> DeliveryState {
     match place {
         Place::NotBegun if verdict == Verdict::Matched => DeliveryState::FirstAttemptPending,
+        Place::NotBegun if verdict == Verdict::Unknown => DeliveryState::Unknown,
         Place::NotBegun => DeliveryState::NotOwed,
         Place::InFlight { attempt } => DeliveryState::InFlight { attempt },
         Place::Due { at, attempts } => DeliveryState::AttemptDue { at, attempts },
@@ -291,8 +292,11 @@ fn state(place: Place, verdict: Verdict, attempts: &[HistoryRecord]) -> Delivery
         Place::Owed => DeliveryState::Owed,
         Place::Ended => match end(attempts) {
             Some(state) => state,
-            None if verdict == Verdict::Matched => DeliveryState::Ended,
-            None => DeliveryState::NotOwed,
+            None => match verdict {
+                Verdict::Matched => DeliveryState::Ended,
+                Verdict::Unknown | Verdict::PurgedUnknown(_) => DeliveryState::Unknown,
+                _ => DeliveryState::NotOwed,
+            },
         },
     }
 }
@@ -355,6 +359,7 @@ fn of_gone(
         },
         // It was begun, and what became of it is not remembered.
         (Verdict::Matched, None) => DeliveryState::Ended,
+        (Verdict::Unknown, _) => DeliveryState::Unknown,
         _ => DeliveryState::NotOwed,
     };
     DeliveryStory {

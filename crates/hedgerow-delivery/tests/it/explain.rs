@@ -428,6 +428,7 @@ async fn a_purge_is_told_of() {
                 matches!(delivery.verdict, Verdict::PurgedUnknown(_)),
                 "{delivery:?}"
             );
+            assert_eq!(delivery.state, DeliveryState::Unknown);
         }
     }
 }

@@ -133,6 +133,7 @@ fn state(state: &DeliveryState) -> Vec<(&'static str, Value)> {
     let reason = |reason: DeadLetterReason| ("reason", json!(reason.as_str()));
     match *state {
         DeliveryState::NotOwed => vec![named("NotOwed")],
+        DeliveryState::Unknown => vec![named("Unknown")],
         DeliveryState::FirstAttemptPending => vec![named("FirstAttemptPending")],
         DeliveryState::InFlight { attempt } => {
             vec![named("InFlight"), ("attempt", json!(attempt))]
@@ -275,7 +276,7 @@ fn told(delivery: &DeliveryStory) -> String {
         .policy
         .map_or(0, |policy| policy.max_delivery_attempts);
     match delivery.state {
-        DeliveryState::NotOwed | DeliveryState::Ended => {
+        DeliveryState::NotOwed | DeliveryState::Unknown | DeliveryState::Ended => {
             "it ended, and how is not remembered".to_owned()
         }
         DeliveryState::FirstAttemptPending => "it waits for its first attempt".to_owned(),
