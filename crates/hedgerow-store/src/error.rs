@@ -69,6 +69,15 @@ pub enum StoreError {
         /// The object and what is wrong with it.
         what: String,
     },
+    /// The view's bytes have changed or are missing. It can be built again from the rest of the data directory.
+    #[error(
+        "{what} is damaged; run `hedgerow recover`, which builds it again from the log, and if that is refused, restore the \
+         whole data directory from a backup"
+    )]
+    ViewDamaged {
+        /// What of it, and what is wrong.
+        what: String,
+    },
     /// The data was written by a newer version of Hedgerow.
     #[error("{what} was written by a newer version; start that version or a newer one")]
     Newer {

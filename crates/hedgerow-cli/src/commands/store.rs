@@ -126,9 +126,12 @@ fn check(store: &Store) -> Result<(), Failure> {
         count => {
             let noun = if count == 1 { "problem" } else { "problems" };
             let message = format!("{count} {noun} in {}", store.data.display());
-            Err(Failure::new(message).with_hint(
-                "restore the whole data directory from one backup; an index alone may be removed",
-            ))
+            let is_of_view_alone = report.problems.iter().all(|place| place.path == "view");
+            Err(Failure::new(message).with_hint(if is_of_view_alone {
+                "run `hedgerow recover`, which builds the view again"
+            } else {
+                "restore the whole data directory from one backup; an index alone may be removed"
+            }))
         }
     }
 }

@@ -113,6 +113,35 @@ fn a_flipped_byte_is_named_with_its_place() {
     );
 }
 
+/// A view that is damaged or lacks a file is built again: everybody who meets it names the command.
+#[test]
+fn a_damaged_view_is_built_again() {
+    let place = Place::new();
+    let data = stopped(&place, 5);
+    let tables = place.path("data/view/tables");
+    let flip = || {
+        let table = fs::read_dir(&tables).unwrap().next().unwrap().unwrap();
+        let mut bytes = fs::read(table.path()).unwrap();
+        bytes.iter_mut().for_each(|byte| *byte ^= 64);
+        fs::write(table.path(), bytes).unwrap();
+    };
+    let lose = || {
+        let table = fs::read_dir(&tables).unwrap().next().unwrap().unwrap();
+        fs::remove_file(table.path()).unwrap();
+    };
+    for damage in [&flip as &dyn Fn(), &lose] {
+        damage();
+        let output = run(&["store", "check", "--data", &data]);
+        let error = complained(&output, 1);
+        assert!(error.contains("hint: run `hedgerow recover`"), "{error}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("; run `hedgerow recover`"), "{text}");
+        printed(&run(&["recover", "--data", &data]));
+        let text = printed(&run(&["store", "check", "--data", &data]));
+        assert!(text.ends_with("the store is whole\n"), "{text}");
+    }
+}
+
 #[test]
 fn where_there_is_no_store_none_is_made() {
     let place = Place::new();

@@ -193,7 +193,7 @@ impl OpenSet {
                 .iter()
                 .map(|pair| u32::from(u16::from_le_bytes(*pair)));
             if !rest.is_empty() || offsets.clone().any(|offset| offset >= 1 << PART_BITS) {
-                return Err(damaged_view("open positions cannot be read"));
+                return Err(StoreError::damaged("the open positions in a record"));
             }
             bitmap.extend(offsets.map(|offset| low + offset));
         }

@@ -12,7 +12,6 @@ use hedgerow_core::time::Timestamp;
 use super::baseline::Baseline;
 use super::checkpoint::read_catalog;
 use super::open_set::OpenSet;
-use super::rows::damaged_view;
 use super::table::Table;
 use super::{FIRST_IN_FLIGHT, View, ViewOptions};
 use crate::disk::Disk;
@@ -103,8 +102,8 @@ impl View {
             }
             if rows != state.open.len() {
                 let open = state.open.len();
-                return Err(damaged_view(&format!(
-                    "subscription {} has {open} unsettled deliveries and {rows} rows",
+                return Err(StoreError::damaged(format!(
+                    "the view (subscription {} has {open} unsettled deliveries and {rows} rows)",
                     id.0
                 )));
             }

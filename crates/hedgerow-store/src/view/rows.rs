@@ -154,5 +154,6 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError>
 
 /// Rows that cannot be what a server wrote.
 pub(super) fn damaged_view(what: &str) -> StoreError {
-    StoreError::damaged(format!("the view ({what})"))
+    let what = format!("the view ({what})");
+    StoreError::ViewDamaged { what }
 }

@@ -122,7 +122,7 @@ fn a_view_of_another_history_is_refused() {
     let error = view.catch_up(&recover(&other.unwrap()), 30_000);
     let error = error.unwrap_err();
     assert!(
-        matches!(&error, StoreError::Damaged { what } if what.contains("another log")),
+        matches!(&error, StoreError::ViewDamaged { what } if what.contains("another log")),
         "{error}"
     );
 }

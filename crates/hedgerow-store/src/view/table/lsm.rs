@@ -8,6 +8,7 @@
 //!
 //! The spaces share one tree, so that one version holds a batch of all of them; the first byte of a key is its space.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -108,15 +109,22 @@ fn in_space(space: Space, key: &[u8]) -> Vec<u8> {
     full
 }
 
-/// An error of the file system may pass; anything else means that the table's bytes are not what was written.
+/// An error of the file system may pass; anything else, a file that is gone included, means that the table's bytes are not what was written.
 fn refused(doing: &'static str, error: lsm_tree::Error) -> StoreError {
     match error {
-        lsm_tree::Error::Io(source) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+        lsm_tree::Error::Io(source)
+            if !matches!(
+                source.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::NotFound
+            ) =>
+        {
             StoreError::View {
                 doing,
                 source: Box::new(source),
             }
         }
-        error => StoreError::damaged(format!("the view's table ({error})")),
+        error => StoreError::ViewDamaged {
+            what: format!("the view's table ({error})"),
+        },
     }
 }
