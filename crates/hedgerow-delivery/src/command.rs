@@ -554,6 +554,7 @@ impl EngineHandle {
         let answered = tokio::time::timeout(PROBE_TIMEOUT, probe).await;
         answered.unwrap_or_else(|_| {
             Err(DeadLetterError {
+                is_full: false,
                 message: format!("the dead-letter store did not answer in {PROBE_TIMEOUT:?}"),
                 is_not_found: false,
             })

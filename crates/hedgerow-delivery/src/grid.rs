@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_io::clock::{Clock, FastClock, OpenExchange, SystemClock};
-use hedgerow_io::dead_letter::LocalDirectory;
+use hedgerow_io::dead_letter::{LocalDirectory, Reserve};
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::counting::{CountingDisk, DiskCounts};
@@ -170,12 +170,14 @@ impl Grid {
             if !has_served || !may_pass(&error) {
                 return Err(error);
             }
-            tracing::error!(error = %in_full(&error), "the store failed and is opened again");
+            // Nothing acknowledged is lost by it, and the next start does what is left: a stop is a stop.
             if *stop.borrow() {
-                return Err(error);
+                tracing::warn!(error = %in_full(&error), "the store failed while the server stopped");
+                return Ok(());
             }
+            tracing::error!(error = %in_full(&error), "the store failed and is opened again");
             if sleep_unless_stopped(delay, stop) {
-                return Err(error);
+                return Ok(());
             }
             delay = (delay * 2).min(REOPEN_DELAY_MAX);
         }
@@ -263,12 +265,18 @@ impl Grid {
         );
         let log = Arc::new(recovered.start(&view.next_seqs()));
         let store: Arc<dyn Store> = Arc::clone(&log) as Arc<dyn Store>;
+        let (counted, options) = (Arc::clone(&disk), &self.options);
+        let dead_letters = LocalDirectory::new(options.dead_letters.clone()).leaving(Reserve {
+            directory: options.data.clone(),
+            bytes: options.log.disk_reserve_bytes,
+            free_bytes: Arc::new(move || counted.free_space()),
+        });
         let parts = Parts {
             history: history.as_ref().map(History::handle),
             store,
             view,
             disk,
-            dead_letters: Arc::new(LocalDirectory::new(self.options.dead_letters.clone())),
+            dead_letters: Arc::new(dead_letters),
             clock: Arc::new(self.clock.clone()),
             client: Arc::clone(&self.client),
             guard: Arc::clone(&self.guard),

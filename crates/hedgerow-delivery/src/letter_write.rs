@@ -40,6 +40,8 @@ pub(crate) enum WriteFault {
     Unreadable(u64, StoreError),
     /// The dead-letter store did not take the blob.
     Refused(DeadLetterError),
+    /// There is no room for it now: nothing was tried.
+    NoRoom(DeadLetterError),
     /// There is no destination any more.
     NoDestination,
 }
@@ -63,6 +65,14 @@ pub(crate) struct LetterJob {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
+fn fault_of(error: DeadLetterError) -> WriteFault {
+    if error.is_full {
+        WriteFault::NoRoom(error)
+    } else {
+        WriteFault::Refused(error)
+    }
+}
+
 /// Reads, spells and writes a batch, or as much of it as fits into one blob (ED-246).
 pub(crate) async fn write(job: LetterJob) -> LetterReport {
     let mut report = LetterReport {
@@ -72,6 +82,15 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
         left: Vec::new(),
         result: Ok(()),
     };
+    if let Some(destination) = &job.plan.dead_letter_destination {
+        let room = job.dead_letters.has_room(destination.container().clone());
+        if let Err(error) = room.await {
+            report.left = job.letters;
+            report.ended = job.clock.now().timestamp;
+            report.result = Err(fault_of(error));
+            return report;
+        }
+    }
     let mut array = DeadLetterArray::default();
     let format = RecordFormat {
         schema: job.plan.delivery_schema,
@@ -132,9 +151,13 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
                 topic: job.plan.topic_name.clone(),
             };
             let written = job.dead_letters.write(blob).await;
-            written.map_err(WriteFault::Refused)
+            written.map_err(fault_of)
         }
     };
+    if let Err(WriteFault::NoRoom(_)) = report.result {
+        let written = report.written.drain(..);
+        report.left.extend(written.map(|(letter, _)| letter));
+    }
     report.ended = job.clock.now().timestamp;
     report
 }

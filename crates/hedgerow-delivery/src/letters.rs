@@ -24,6 +24,8 @@ pub(crate) struct Letters {
     pub(crate) is_writing: bool,
     /// Whether the subscription stands in the queue of those that have something to write.
     pub(crate) is_queued: bool,
+    /// Nothing is written before then: there was no room for it.
+    rests_until: Option<Timestamp>,
 }
 
 impl Letters {
@@ -65,7 +67,23 @@ impl Letters {
 
     /// Whether a write may begin now.
     pub(crate) fn is_ready(&self, now: Timestamp) -> bool {
-        !self.is_writing && self.next_due().is_some_and(|due| due <= now)
+        !self.is_writing && self.next_start().is_some_and(|at| at <= now)
+    }
+
+    /// When the next write may begin.
+    pub(crate) fn next_start(&self) -> Option<Timestamp> {
+        self.next_due()
+            .max(self.rests_until.filter(|_| !self.due.is_empty()))
+    }
+
+    /// Begins no write before then. Returns whether it is the first rest since a write ended.
+    pub(crate) fn rest(&mut self, until: Timestamp) -> bool {
+        self.rests_until.replace(until).is_none()
+    }
+
+    /// There was room.
+    pub(crate) fn end_rest(&mut self) {
+        self.rests_until = None;
     }
 
     /// When the next one in memory is due.

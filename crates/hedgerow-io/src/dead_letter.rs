@@ -15,7 +15,7 @@ use std::pin::Pin;
 
 use hedgerow_core::spec::ContainerPath;
 
-pub use local::LocalDirectory;
+pub use local::{LocalDirectory, Reserve};
 pub use objects::{Objects, Place};
 
 /// What a store answers, some time.
@@ -25,6 +25,12 @@ pub type Answered<'a> = Pin<Box<dyn Future<Output = Result<(), DeadLetterError>>
 pub trait DeadLetterStore: Send + Sync {
     /// Keeps a blob: all of it or nothing, durable when it is answered. A blob whose answer did not come may be there.
     fn write(&self, blob: Blob) -> Answered<'_>;
+
+    /// Whether a container may take anything now. Asked before events are read for it.
+    fn has_room(&self, container: ContainerPath) -> Answered<'_> {
+        drop(container);
+        Box::pin(async { Ok(()) })
+    }
 
     /// Writes and deletes a small object in a container, to see whether that can be done (ED-319).
     fn probe(&self, container: ContainerPath) -> Answered<'_>;
@@ -55,4 +61,6 @@ pub struct DeadLetterError {
     pub message: String,
     /// Whether the container does not exist.
     pub is_not_found: bool,
+    /// Whether the disk would be too full with it: nothing failed, and the blob waits until there is room.
+    pub is_full: bool,
 }

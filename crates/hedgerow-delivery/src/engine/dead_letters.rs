@@ -29,6 +29,9 @@ use crate::plan::Plan;
 
 /// Rows that one page of a list looks at, at most: retries are among them.
 const LISTED_ROWS_MAX: usize = 10_000;
+/// How long dead letters for which there is no room wait before they are looked at again. Nothing is journaled of that: the
+/// log takes the same room.
+const NO_ROOM_REST: Duration = Duration::from_secs(10);
 
 /// The writes of all subscriptions.
 pub(super) struct LetterWrites {
@@ -149,7 +152,22 @@ impl Engine {
         let left = report.left.into_iter().map(|(row, _)| row);
         runner.letters.put_back(left.collect());
         let count = report.written.len();
+        if !matches!(result, Err(WriteFault::NoRoom(_))) {
+            runner.letters.end_rest();
+        }
         match &result {
+            Err(WriteFault::NoRoom(error)) => {
+                if runner.letters.rest(report.ended.plus(NO_ROOM_REST)) {
+                    tracing::warn!(
+                        topic = plan.topic_name,
+                        subscription = plan.subscription_name,
+                        %error,
+                        "dead letters wait until there is room for them"
+                    );
+                }
+                self.letter_writes
+                    .note_problem(id, Some(error.message.clone()));
+            }
             Ok(()) => {
                 tracing::info!(
                     topic = plan.topic_name,
@@ -320,7 +338,8 @@ fn after_write(
 ) -> DeadThen {
     let error = match result {
         Ok(()) => return DeadThen::Written,
-        Err(WriteFault::NoDestination | WriteFault::Unreadable(..)) => {
+        // Of those without room nothing was written.
+        Err(WriteFault::NoDestination | WriteFault::Unreadable(..) | WriteFault::NoRoom(_)) => {
             return DeadThen::Dropped(DropReason::NoDeadLetterDestination);
         }
         Err(WriteFault::Refused(error)) => error,

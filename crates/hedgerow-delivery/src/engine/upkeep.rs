@@ -98,7 +98,7 @@ impl Engine {
         };
         // What is due already waits for its turn, not for the clock.
         let due = runner.next_due().filter(|due| *due > now);
-        let letter = runner.letters.next_due().filter(|due| *due > now);
+        let letter = runner.letters.next_start().filter(|due| *due > now);
         let refill = runner.horizon().map(|(at, _)| {
             Timestamp::from_millis(
                 at.as_millis()

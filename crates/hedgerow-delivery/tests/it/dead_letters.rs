@@ -518,3 +518,33 @@ async fn a_thousand_events_outlast_a_store_that_is_away() {
     assert_eq!((info.pending, info.counters.dead_lettered), (0, 1_000));
     world.assert_balanced("orders", "the-sub").await;
 }
+
+/// D6: what the disk of the data directory has no room for waits, for however long, and nothing is recorded of that; a store
+/// that is away would have lost it long before (ED-247).
+#[tokio::test(start_paused = true)]
+async fn dead_letters_without_room_wait_and_are_not_lost() {
+    let (world, topic) = world(lettered(&json!({"delay": 0, "maxUnavailable": 3_600}))).await;
+    world.letters.set(Mood::Full);
+    world.publish(topic, &["a", "b"]).await;
+    world.settle().await;
+    world.sleep_until(HOUR + MINUTE).await;
+    let before = world.dead_letters().await;
+    world.sleep_until(3 * HOUR).await;
+    let letters = world.dead_letters().await;
+    assert_eq!((before.len(), letters.len()), (2, 2));
+    for (letter, before) in letters.iter().zip(&before) {
+        assert_eq!(letter.place, before.place, "it stands where it stood");
+        assert_eq!(letter.letter.write.failed, 0);
+    }
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.counters.dropped), (2, 0));
+    assert_eq!(info.dead_letter_problem.as_deref(), Some("scripted"));
+
+    world.letters.set(Mood::Works);
+    world.sleep_until(3 * HOUR + seconds(11)).await;
+    assert_eq!(ids(&world).concat(), ["a", "b"]);
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.counters.dead_lettered), (0, 2));
+    assert_eq!(info.dead_letter_problem, None);
+    world.assert_balanced("orders", "the-sub").await;
+}

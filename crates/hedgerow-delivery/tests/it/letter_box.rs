@@ -12,6 +12,8 @@ pub enum Mood {
     Works,
     Fails,
     NotFound,
+    /// Has no room.
+    Full,
     /// Never answers, and keeps nothing.
     Silent,
     /// Keeps the blob and never answers.
@@ -58,13 +60,14 @@ impl LetterBox {
             let kept = (self.begun.elapsed(), blob);
             self.blobs.lock().unwrap().push(kept);
         }
-        let refused = |is_not_found| DeadLetterError {
+        let refused = move |is_not_found| DeadLetterError {
             message: "scripted".to_owned(),
             is_not_found,
+            is_full: mood == Mood::Full,
         };
         match mood {
             Mood::Works => Box::pin(async { Ok(()) }),
-            Mood::Fails => Box::pin(async move { Err(refused(false)) }),
+            Mood::Fails | Mood::Full => Box::pin(async move { Err(refused(false)) }),
             Mood::NotFound => Box::pin(async move { Err(refused(true)) }),
             Mood::Silent | Mood::Mute => Box::pin(std::future::pending()),
         }

@@ -1,10 +1,13 @@
 //! A directory of this machine. Containers are directories in it that somebody else made: one that is missing may be a disk
 //! that is not mounted, and must not be replaced by an empty directory beneath.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hedgerow_core::spec::ContainerPath;
 use object_store::local::LocalFileSystem;
@@ -15,17 +18,50 @@ use super::{Answered, Blob, DeadLetterError, DeadLetterStore, Objects, Place};
 #[derive(Debug, Clone)]
 pub struct LocalDirectory {
     root: PathBuf,
+    reserve: Option<Reserve>,
+    /// What the writes under way may take on the disk of the reserve.
+    promised_bytes: Arc<AtomicU64>,
 }
+
+/// What dead letters leave free on a disk that something else needs more.
+#[derive(Clone)]
+pub struct Reserve {
+    /// A directory on that disk.
+    pub directory: PathBuf,
+    /// Bytes that are left free there.
+    pub bytes: u64,
+    /// Says how many are free.
+    pub free_bytes: FreeBytes,
+}
+
+/// Says how many bytes are free on a disk.
+pub type FreeBytes = Arc<dyn Fn() -> io::Result<u64> + Send + Sync>;
+
+/// What a blob takes on a disk beside its bytes, about: the rest of its last block, and directories for its name.
+const BESIDE_BLOB_BYTES: u64 = 32 * 1024;
 
 impl LocalDirectory {
     /// A store whose containers lie in `root`.
     #[must_use]
-    pub const fn new(root: PathBuf) -> Self {
-        Self { root }
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            reserve: None,
+            promised_bytes: Arc::default(),
+        }
+    }
+
+    /// The same store, which writes nothing to the disk of the reserve that would take of it.
+    #[must_use]
+    pub fn leaving(self, reserve: Reserve) -> Self {
+        let reserve = Some(reserve);
+        Self { reserve, ..self }
     }
 
     async fn write_now(&self, blob: Blob) -> Result<(), DeadLetterError> {
         let (path, objects) = self.container(&blob.container).await?;
+        let bytes = blob.bytes.len() as u64 + BESIDE_BLOB_BYTES;
+        let _promise = self.promise(&path, bytes).await?;
         objects.write(&blob).await?;
         let name = blob.name;
         on_a_thread(move || sync_above(&path, &name)).await
@@ -33,6 +69,20 @@ impl LocalDirectory {
 
     async fn probe_now(&self, container: &ContainerPath) -> Result<(), DeadLetterError> {
         self.container(container).await?.1.probe().await
+    }
+
+    /// Sees to it that a write of so many bytes to a container leaves the reserve, whatever else is being written there.
+    async fn promise(&self, path: &Path, bytes: u64) -> Result<Option<Promise>, DeadLetterError> {
+        let Some(reserve) = self.reserve.clone() else {
+            return Ok(None);
+        };
+        let (path, all) = (path.to_owned(), Arc::clone(&self.promised_bytes));
+        on_a_thread(move || reserve.promise(&path, bytes, all)).await
+    }
+
+    async fn has_room_now(&self, container: &ContainerPath) -> Result<(), DeadLetterError> {
+        let path = self.root.join(container.as_str());
+        self.promise(&path, BESIDE_BLOB_BYTES).await.map(drop)
     }
 
     /// A container, if it is there.
@@ -50,8 +100,67 @@ impl DeadLetterStore for LocalDirectory {
         Box::pin(self.write_now(blob))
     }
 
+    fn has_room(&self, container: ContainerPath) -> Answered<'_> {
+        Box::pin(async move { self.has_room_now(&container).await })
+    }
+
     fn probe(&self, container: ContainerPath) -> Answered<'_> {
         Box::pin(async move { self.probe_now(&container).await })
+    }
+}
+
+impl Reserve {
+    /// Promises bytes for a container; `None` if it is on another disk, or cannot be looked at: then writing says why.
+    fn promise(
+        &self,
+        container: &Path,
+        bytes: u64,
+        all: Arc<AtomicU64>,
+    ) -> Result<Option<Promise>, DeadLetterError> {
+        let disk_of = |path: &Path| fs::metadata(path).map(|found| found.dev());
+        let (Ok(mine), Ok(its)) = (disk_of(container), disk_of(&self.directory)) else {
+            return Ok(None);
+        };
+        if mine != its {
+            return Ok(None);
+        }
+        let promised = all.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let promise = Promise { bytes, all };
+        // A disk that does not say has no room, as for the log.
+        let free = (self.free_bytes)().unwrap_or(0);
+        if free < self.bytes.saturating_add(promised) {
+            let (path, kept) = (container.display(), self.bytes);
+            return Err(DeadLetterError {
+                message: format!(
+                    "{path} is on the disk of the data directory, which has {free} bytes left, and {kept} are kept for \
+                     settling; free space, or let dead letters go to another disk"
+                ),
+                is_not_found: false,
+                is_full: true,
+            });
+        }
+        Ok(Some(promise))
+    }
+}
+
+impl fmt::Debug for Reserve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reserve")
+            .field("directory", &self.directory)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bytes that a write under way may take.
+struct Promise {
+    bytes: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -59,10 +168,12 @@ fn open(path: &Path) -> Result<Objects, DeadLetterError> {
     let missing = |message| DeadLetterError {
         message,
         is_not_found: true,
+        is_full: false,
     };
     let failed = |error: &dyn std::fmt::Display| DeadLetterError {
         message: format!("cannot look at {}: {error}", path.display()),
         is_not_found: false,
+        is_full: false,
     };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
@@ -94,6 +205,7 @@ fn sync_above(container: &Path, name: &str) -> Result<(), DeadLetterError> {
         synced.map_err(|error| DeadLetterError {
             message: format!("cannot sync {}: {error}", directory.display()),
             is_not_found: false,
+            is_full: false,
         })?;
     }
     Ok(())
@@ -107,6 +219,7 @@ async fn on_a_thread<T: Send + 'static>(
         Err(DeadLetterError {
             message: "the thread that writes ended".to_owned(),
             is_not_found: false,
+            is_full: false,
         })
     })
 }

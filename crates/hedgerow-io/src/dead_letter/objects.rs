@@ -104,6 +104,7 @@ impl Objects {
         DeadLetterError {
             message,
             is_not_found,
+            is_full: false,
         }
     }
 }

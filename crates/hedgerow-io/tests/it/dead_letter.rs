@@ -1,9 +1,11 @@
 //! Dead letters in a directory (ED-243, ED-252, ED-319).
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hedgerow_core::spec::ContainerPath;
-use hedgerow_io::dead_letter::{Blob, DeadLetterStore, LocalDirectory};
+use hedgerow_io::dead_letter::{Blob, DeadLetterStore, LocalDirectory, Reserve};
 
 const NAME: &str = "MY-SUB/2030/1/2/3/1b4e28ba-2fa1-11d2-883f-0016d3cca427.json";
 
@@ -75,5 +77,36 @@ async fn what_stands_in_the_way_is_no_missing_container() {
     let store = LocalDirectory::new(root.path().to_owned());
     let error = store.write(blob("c")).await.unwrap_err();
     assert!(!error.is_not_found, "{error}");
+    assert_eq!(files(root.path()).len(), 1);
+}
+
+/// D6: on the disk of the reserve nothing is written that would take of it.
+#[tokio::test]
+async fn a_blob_leaves_the_reserve() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("c")).unwrap();
+    let free = Arc::new(AtomicU64::new(1 << 20));
+    let said = Arc::clone(&free);
+    let store = LocalDirectory::new(root.path().to_owned()).leaving(Reserve {
+        directory: root.path().to_owned(),
+        bytes: 1 << 20,
+        free_bytes: Arc::new(move || Ok(said.load(Ordering::Relaxed))),
+    });
+    let container = ContainerPath::parse("c").unwrap();
+    for answered in [
+        store.has_room(container.clone()).await,
+        store.write(blob("c")).await,
+    ] {
+        let error = answered.unwrap_err();
+        assert!(error.is_full && !error.is_not_found, "{error}");
+        assert!(error.message.contains("1048576 are kept"), "{error}");
+    }
+    assert!(files(root.path()).is_empty());
+    free.store(2 << 20, Ordering::Relaxed);
+    store.has_room(container).await.unwrap();
+    let mut large = blob("c");
+    large.bytes = vec![b' '; 1 << 20];
+    assert!(store.write(large).await.unwrap_err().is_full);
+    store.write(blob("c")).await.unwrap();
     assert_eq!(files(root.path()).len(), 1);
 }

@@ -189,8 +189,10 @@ impl<K: Kept> Files<K> {
             self.seal()?;
             self.forget(now)?;
         }
-        if self.active.is_none() {
-            self.active = Some(self.begin(now)?);
+        match &self.active {
+            None => self.active = Some(self.begin(now)?),
+            // Others may have filled the disk since it was begun.
+            Some(_) => self.check_space(0)?,
         }
         let active = self.active.as_mut().expect("it was just made");
         active.append(records, full)
@@ -198,12 +200,7 @@ impl<K: Kept> Files<K> {
 
     /// Makes the next file.
     fn begin(&mut self, now: Timestamp) -> io::Result<Active> {
-        let full = u64::from(self.options.sealed_file_bytes());
-        let reserve = self.options.disk_reserve_bytes;
-        if self.disk.free_space()? < reserve.saturating_add(full) {
-            let message = format!("less than {reserve} bytes would be left, which are for events");
-            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
-        }
+        self.check_space(self.options.sealed_file_bytes().into())?;
         let begun = if self.begun().is_some() {
             now
         } else {
@@ -218,6 +215,16 @@ impl<K: Kept> Files<K> {
         file.write_at(0, &head.to_bytes())?;
         self.next_number = self.next_number.saturating_add(1);
         Ok(Active::new(head, file))
+    }
+
+    /// Refuses what would leave too little of the disk.
+    fn check_space(&self, bytes: u64) -> io::Result<()> {
+        let reserve = self.options.disk_reserve_bytes;
+        if self.disk.free_space()? < reserve.saturating_add(bytes) {
+            let message = format!("less than {reserve} bytes would be left, which are for events");
+            return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        }
+        Ok(())
     }
 
     /// Gives the file that grows its index.

@@ -513,6 +513,26 @@ fn no_file_is_begun_in_the_space_that_events_need() {
     assert!(disk.mount().free_space().unwrap() >= 890 << 10);
 }
 
+/// D6: others may fill the disk while a file grows.
+#[test]
+fn a_file_that_grows_stops_at_the_reserve() {
+    let (disk, clock) = (FaultyDisk::new(9), TestClock::new());
+    let options = HistoryOptions {
+        disk_reserve_bytes: 1 << 20,
+        ..options()
+    };
+    let history = clock.start(disk.mount(), options);
+    let handle = history.handle();
+    handle.record(record("before", 1, clock.now()));
+    handle.flush();
+    assert_eq!(handle.counters().written, 1);
+    disk.set_capacity(1 << 20);
+    handle.record(record("after", 1, clock.now()));
+    handle.flush();
+    let counters = handle.counters();
+    assert_eq!((counters.written, counters.dropped), (1, 1));
+}
+
 #[test]
 fn a_full_queue_drops_and_counts() {
     let (disk, clock) = (FaultyDisk::new(8), TestClock::new());
