@@ -51,31 +51,27 @@ const TIME: Span = Span {
     range: Duration::from_millis(100)..=DAY,
 };
 /// ED-021.
-const SAS_CLOCK_SKEW: Span = Span {
-    range: Duration::ZERO..=Duration::from_secs(*limits::SAS_CLOCK_SKEW_SECONDS.end() as u64),
-};
+const SAS_CLOCK_SKEW: Span = seconds(&limits::SAS_CLOCK_SKEW_SECONDS);
 /// How long something is kept.
 const AGE: Span = Span {
     range: Duration::from_secs(3_600)..=Duration::from_secs(365 * 86_400),
 };
 /// What a subscription may declare (ED-176).
-const RESPONSE_TIMEOUT: Span = Span {
-    range: Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.start() as u64)
-        ..=Duration::from_secs(*limits::RESPONSE_TIMEOUT_SECONDS.end() as u64),
-};
+const RESPONSE_TIMEOUT: Span = seconds(&limits::RESPONSE_TIMEOUT_SECONDS);
 /// What a subscription may declare (ED-245, ED-247).
-const DEAD_LETTER_DELAY: Span = Span {
-    range: Duration::ZERO..=Duration::from_secs(*limits::DEAD_LETTER_DELAY_SECONDS.end() as u64),
-};
-const DEAD_LETTER_UNAVAILABLE: Span = Span {
-    range: Duration::ZERO
-        ..=Duration::from_secs(*limits::DEAD_LETTER_UNAVAILABLE_SECONDS.end() as u64),
-};
+const DEAD_LETTER_DELAY: Span = seconds(&limits::DEAD_LETTER_DELAY_SECONDS);
+const DEAD_LETTER_UNAVAILABLE: Span = seconds(&limits::DEAD_LETTER_UNAVAILABLE_SECONDS);
 /// What a subscription may declare (ED-241).
-const DELAYED_DELIVERY_WINDOW: Span = Span {
-    range: Duration::from_secs(*limits::DELAYED_DELIVERY_WINDOW_SECONDS.start() as u64)
-        ..=Duration::from_secs(*limits::DELAYED_DELIVERY_WINDOW_SECONDS.end() as u64),
-};
+const DELAYED_DELIVERY_WINDOW: Span = seconds(&limits::DELAYED_DELIVERY_WINDOW_SECONDS);
+
+/// A limit that is said in seconds.
+const fn seconds(range: &RangeInclusive<u32>) -> Span {
+    Span {
+        range: Duration::from_secs(*range.start() as u64)
+            ..=Duration::from_secs(*range.end() as u64),
+    }
+}
+
 const MANY: Count<usize> = Count(1..=1_000_000);
 const NONE_OR_MANY: Count<usize> = Count(0..=1_000_000);
 const ATTEMPTS: Count<u32> = Count(1..=100_000);
