@@ -231,6 +231,8 @@ pub const JOURNAL_QUEUE_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of all records of one attempt, from its start to the end of its delivery: an attempt starts only if the store has
 /// room for those of all that are under way. What is largest are the texts of an event that ends undelivered, twice 1.5 KiB.
 pub const ATTEMPT_RECORDS_BYTES_MAX: u64 = 4 << 10;
+/// Bytes that one delivery takes at most in a record of many: one that moves what was held, or drops what is purged.
+pub const DELIVERY_ROW_BYTES_MAX: u64 = 128;
 /// Changes of declarations that wait for the one under way.
 pub const CHANGES_WAITING_MAX: usize = 256;
 

@@ -36,6 +36,7 @@ mod lost_attempts;
 mod purges;
 mod reader;
 mod resends;
+mod room;
 mod settlements;
 mod subscriptions;
 mod upkeep;

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::disk::faulty::Random;
 use crate::error::{Place, StoreError};
-use crate::record::{Events, PackedEvents, Record};
+use crate::record::{Events, PackedEvents, Record, encode_record};
 use crate::{Appended, Appending, Group, Liveness, Store, StoredEvent, Usage};
 
 /// Bytes that the model says a group takes; only the sum matters.
@@ -51,6 +51,8 @@ struct Inner {
     /// What was queued and is not durable.
     waiting: Vec<Waiting>,
     is_held: bool,
+    /// How many bytes records other than events may take from now on, if that is bounded, and how many they took since.
+    record_room: Option<(u64, u64)>,
     /// `None` once the store is closed.
     durable: Option<watch::Sender<Mark>>,
 }
@@ -75,6 +77,7 @@ impl MemoryStore {
             epoch: 1,
             waiting: Vec::new(),
             is_held: false,
+            record_room: None,
             durable: Some(watch::Sender::new(Mark::ZERO)),
         };
         Self {
@@ -115,6 +118,16 @@ impl MemoryStore {
         for waiting in std::mem::take(&mut inner.waiting) {
             tell(inner.commit(waiting, now));
         }
+    }
+
+    /// From now on there is room for so many bytes of records other than events.
+    pub fn limit_records(&self, bytes: u64) {
+        self.lock().record_room = Some((bytes, 0));
+    }
+
+    /// The bytes that such records took since then.
+    pub fn record_bytes(&self) -> u64 {
+        self.lock().record_room.map_or(0, |(_, taken)| taken)
     }
 
     /// Fails as a sync would: what was queued and not durable is gone, every later call is refused.
@@ -327,6 +340,11 @@ impl Store for MemoryStore {
     }
 
     fn journal(&self, record: Record) -> Result<(), StoreError> {
+        if let Some((_, taken)) = &mut self.lock().record_room {
+            let mut frame = Vec::new();
+            encode_record(&record, &mut frame);
+            *taken += frame.len() as u64;
+        }
         self.queue(Waiting::Journal(record))
     }
 
@@ -415,7 +433,9 @@ impl Store for MemoryStore {
         Usage {
             used_bytes,
             watermark_bytes: u64::MAX,
-            record_room_bytes: u64::MAX,
+            record_room_bytes: inner
+                .record_room
+                .map_or(u64::MAX, |(limit, taken)| limit.saturating_sub(taken)),
             ..Usage::default()
         }
     }

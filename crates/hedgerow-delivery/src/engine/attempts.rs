@@ -53,7 +53,8 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
-        let room = StoreRoom::from(&usage);
+        let mut room = StoreRoom::from(&usage);
+        room.attempts_max = room.attempts_max.saturating_sub(self.endings.under_way());
         while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;

@@ -53,6 +53,11 @@ impl Endings {
         self.part_began.filter(|_| waits).map(|began| began + PART)
     }
 
+    /// How many are under way.
+    pub(super) fn under_way(&self) -> usize {
+        self.under_way
+    }
+
     /// Some of them came to their end, or are no longer wanted.
     pub(super) fn ended(&mut self, count: usize) {
         self.under_way -= count;
@@ -70,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Ends what has to end, as far as the pace allows.
+    /// Ends what has to end, as far as the pace and the room of the store allow.
     pub(super) fn end_deliveries(&mut self) {
         let now = self.instant();
         while self.phase == Phase::Running
@@ -78,6 +83,7 @@ impl Engine {
             && !self.endings.queue.is_empty()
         {
             let left = self.endings.left(now, self.settings.ended_per_second);
+            let left = left.min(self.room_for_ends());
             if left == 0 {
                 break;
             }

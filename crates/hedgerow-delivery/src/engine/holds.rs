@@ -14,6 +14,7 @@ use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Subscription;
 use hedgerow_store::record::{Hold, Holds, Moved, MovedDelivery, Progress, Record};
 
+use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
 use crate::command::{HoldInfo, HoldState};
 use crate::runner::{Next, Runner};
@@ -116,10 +117,14 @@ impl Engine {
             .then_some(DeadLetterReason::TimeToLiveExceeded)
     }
 
-    /// How many held rows a turn may move: none while the log is slow to take what was queued.
+    /// How many held rows a turn may move: none while the log is slow to take what was queued, or has no room.
     pub(super) fn moves_of_a_turn(&self) -> usize {
         let is_slow = self.store.usage().queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX;
-        if is_slow { 0 } else { MOVED_PER_TURN }
+        if is_slow {
+            0
+        } else {
+            MOVED_PER_TURN.min(self.room_for_rows())
+        }
     }
 
     /// Says of what was held, and is no longer, when it is due: now, or later.
@@ -137,7 +142,12 @@ impl Engine {
         let taken = runner.take_held(self.moves_left);
         self.moves_left -= taken.len();
         if self.moves_left == 0 && runner.has_held() {
-            self.wakes.insert((now.plus(MOVES_ON_AFTER), id));
+            let after = if taken.is_empty() {
+                ROOM_AGAIN_AFTER
+            } else {
+                MOVES_ON_AFTER
+            };
+            self.wakes.insert((now.plus(after), id));
         }
         for ((from, seq), held_at, progress) in taken {
             let key = DeliveryKey {

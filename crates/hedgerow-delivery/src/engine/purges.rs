@@ -32,6 +32,7 @@ use hedgerow_store::record::{Progress, Purged, Record};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
 use super::declarations::reply;
+use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
 use crate::command::{Answer, CommandError, PurgeReport};
 use crate::note::event_id;
@@ -276,9 +277,14 @@ impl Engine {
 
     /// Drops some rows of the due index.
     fn drop_rows(&mut self, id: SubscriptionId, after: DueKey) -> Result<bool, StoreError> {
-        let rows = self.view.due(id, after, Timestamp::MAX, ROWS_PER_TURN)?;
+        let count = ROWS_PER_TURN.min(self.room_for_rows());
+        if count == 0 {
+            self.wakes.insert((self.now().plus(ROOM_AGAIN_AFTER), id));
+            return Ok(false);
+        }
+        let rows = self.view.due(id, after, Timestamp::MAX, count)?;
         let next = match rows.last() {
-            Some(last) if rows.len() == ROWS_PER_TURN => Step::Dropping((last.due, last.seq)),
+            Some(last) if rows.len() == count => Step::Dropping((last.due, last.seq)),
             _ => Step::Landing,
         };
         let mut dropped = Vec::new();

@@ -24,6 +24,7 @@ mod purge;
 mod reader;
 mod receiver;
 mod resend;
+mod room;
 mod speed;
 mod timelines;
 mod validation;

@@ -246,6 +246,16 @@ impl World {
         self.start_engine(true);
     }
 
+    /// From now on the store has room for so many bytes of records.
+    pub fn limit_records(&self, bytes: u64) {
+        self.store.limit_records(bytes);
+    }
+
+    /// What was taken of them.
+    pub fn record_bytes(&self) -> u64 {
+        self.store.record_bytes()
+    }
+
     /// From now on nothing becomes durable, until the store was opened again.
     pub fn hold(&self) {
         self.store.hold();

@@ -14,7 +14,7 @@
 //! So `bytes_max` is the watermark and four segments, or an eighth of the whole if that is more. Publishing is refused when
 //! what is used, what waits in the queue and the request are more than the watermark, before anything is written. Records
 //! are not refused: an attempt starts only if there is room for those of all attempts under way
-//! ([`Usage::record_room_bytes`]).
+//! ([`Usage::record_room_bytes`]); ends without an attempt, moves of what was held and purges wait for room in the same way.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};

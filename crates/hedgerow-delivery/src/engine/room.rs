@@ -1,0 +1,35 @@
+//! How much the store has room for of what many deliveries add to it at once: ends without an attempt, moves of what was held,
+//! purges. They wait, and go on in slices as cleaning gives room back.
+
+use std::time::Duration;
+
+use hedgerow_core::limits;
+
+use super::Engine;
+
+/// When room is looked for again.
+pub(super) const ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+impl Engine {
+    /// How many deliveries may be written about in records of many, beside what is reserved for attempts and ends that are
+    /// under way.
+    pub(super) fn room_for_rows(&self) -> usize {
+        count(self.free_room() / limits::DELIVERY_ROW_BYTES_MAX)
+    }
+
+    /// How many deliveries may end, each with a record of its own.
+    pub(super) fn room_for_ends(&self) -> usize {
+        count(self.free_room() / limits::ATTEMPT_RECORDS_BYTES_MAX)
+    }
+
+    fn free_room(&self) -> u64 {
+        let under_way = (self.endpoints.taken() + self.endings.under_way()) as u64;
+        let reserved = under_way * limits::ATTEMPT_RECORDS_BYTES_MAX;
+        let room_bytes = self.store.usage().record_room_bytes;
+        room_bytes.saturating_sub(reserved)
+    }
+}
+
+fn count(rows: u64) -> usize {
+    usize::try_from(rows).unwrap_or(usize::MAX)
+}
