@@ -320,3 +320,33 @@ proptest! {
         }
     }
 }
+
+/// Who hung once and answers within a second again is quick again, as soon as nothing of it has been open for longer.
+#[test]
+fn who_answers_again_is_quick_again() {
+    let id = SubscriptionId(1);
+    let mut turns = Turns::new(settings(16, 2, 64));
+    let begun = Instant::now();
+    let at = |millis: u64| Now {
+        timestamp: Timestamp::from_millis(1_000_000 + millis),
+        instant: begun + Duration::from_millis(millis),
+    };
+    let start = |turns: &mut Turns, millis| {
+        turns.ask(id);
+        match turns.next(at(millis), ROOM) {
+            Turn::Of(_, leave) => leave,
+            Turn::Nobody { .. } => panic!("there are credits"),
+        }
+    };
+    let hanging = start(&mut turns, 0);
+    turns.grow_older(at(1_000).instant);
+    assert_eq!(turns.lane(id), Lane::Slow);
+    let quick = start(&mut turns, 1_100);
+    turns.release(quick, Signal::Success, at(1_200));
+    assert_eq!(turns.lane(id), Lane::Slow, "one is open for longer");
+    turns.release(hanging, Signal::Overload, at(30_000));
+    assert_eq!(turns.lane(id), Lane::Slow, "it was not quick itself");
+    let quick = start(&mut turns, 31_000);
+    turns.release(quick, Signal::Success, at(31_050));
+    assert_eq!(turns.lane(id), Lane::Quick);
+}

@@ -284,3 +284,24 @@ async fn what_probation_holds_is_dropped() {
     assert_eq!(world.seen_ids()[before..], ["after"]);
     world.assert_balanced("orders", "the-sub").await;
 }
+
+/// What was published first after a purge is not dropped by it, while it still waits for what is in flight.
+#[tokio::test(start_paused = true)]
+async fn the_first_event_after_a_purge_is_tried_again() {
+    let world = World::new(|id, attempt| match (id, attempt) {
+        ("slow", _) => Meet::late(500, 20),
+        (_, 0) => Meet::status(500),
+        _ => Meet::status(200),
+    });
+    let topic = world.topic("orders").await;
+    subscribe(&world, json!({"delayedDelivery": {"enabled": false}})).await;
+    world.publish(topic, &["slow"]).await;
+    world.settle().await;
+    assert_eq!(purge(&world).await.in_flight, 1);
+    world.publish(topic, &["new"]).await;
+    world.sleep_until(seconds(100)).await;
+    assert_eq!(world.seen_ids(), ["slow", "new", "new"]);
+    let counters = world.info("orders", "the-sub").await.counters;
+    assert_eq!((counters.dropped, counters.delivered), (1, 1));
+    world.assert_balanced("orders", "the-sub").await;
+}

@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::position::{Mark, Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::Store;
 use hedgerow_store::catalog::{Change, Purge, TopicKeys};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
@@ -27,6 +26,7 @@ use hedgerow_store::view::table::MemoryTable;
 use hedgerow_store::view::{
     BEHIND_IN_FLIGHT, Counters, DueDelivery, FIRST_IN_FLIGHT, View, ViewOptions,
 };
+use hedgerow_store::{Group, Store};
 
 use crate::support::{packed, secrets, small, ticking};
 use crate::watched::Watch;
@@ -63,7 +63,7 @@ pub struct Grid {
     /// What the log's files take.
     pub watch: Arc<Watch>,
     pub table: Arc<MemoryTable>,
-    pub log: Log,
+    pub log: Arc<Log>,
     pub view: View,
     pub random: Random,
     /// The number of the newest event of each topic.
@@ -93,7 +93,7 @@ impl Grid {
             disk,
             watch,
             table,
-            log: recovered.start_synchronous(&HashMap::new()),
+            log: Arc::new(recovered.start_synchronous(&HashMap::new())),
             view,
             random: Random::new(seed),
             newest: BTreeMap::new(),
@@ -140,10 +140,14 @@ impl Grid {
 
     pub fn commit(&mut self) {
         while let Some(group) = self.log.commit_queued().unwrap() {
-            self.view.fold(&group).unwrap();
-            for change in group.records.iter().flat_map(Record::delivery_changes) {
-                self.follow(change);
-            }
+            self.fold(&group);
+        }
+    }
+
+    pub fn fold(&mut self, group: &Group) {
+        self.view.fold(group).unwrap();
+        for change in group.records.iter().flat_map(Record::delivery_changes) {
+            self.follow(change);
         }
     }
 
@@ -168,7 +172,7 @@ impl Grid {
         let options = self.options.clone();
         let disk = self.watch.over(self.disk.mount());
         let recovered = Log::open(disk, options, ticking(millis)).unwrap();
-        self.log = recovered.start_synchronous(&self.view.next_seqs());
+        self.log = Arc::new(recovered.start_synchronous(&self.view.next_seqs()));
     }
 
     pub fn publish(&mut self, topic: TopicId, bytes: usize) {
@@ -336,10 +340,16 @@ impl Grid {
     }
 
     pub fn checkpoint(&mut self) {
+        let mark = self.write_down();
+        self.log.checkpoint(mark, &self.view).unwrap();
+    }
+
+    /// The view is written down, and nothing is cleaned.
+    pub fn write_down(&mut self) -> Mark {
         let checkpoint = self.view.begin_checkpoint().unwrap();
         checkpoint.write(&*self.disk.mount()).unwrap();
         self.view.finish_checkpoint();
-        self.log.checkpoint(checkpoint.mark(), &self.view).unwrap();
+        checkpoint.mark()
     }
 
     pub fn hold(&mut self, subscription: SubscriptionId) {
@@ -506,13 +516,19 @@ impl Grid {
         open_with(self.watch.over(self.disk.mount()), self.options.clone())
     }
 
+    /// Opens the store again with another bound.
+    pub fn reopen_with(&mut self, bytes_max: u64) {
+        self.options.bytes_max = bytes_max;
+        self.reopen();
+    }
+
     pub fn reopen(&mut self) {
         let next = self.view.next_seqs();
         self.log.close();
         let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
         self.view = open_view(&self.disk, &self.table, recovered.store_id());
         self.view.catch_up(&recovered, 30_000).unwrap();
-        self.log = recovered.start_synchronous(&next);
+        self.log = Arc::new(recovered.start_synchronous(&next));
     }
 
     /// The view, built again in another table.
@@ -532,7 +548,7 @@ impl Grid {
         let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
         let view = open_view(&self.disk, &table, recovered.store_id());
         assert_eq!(view.mark(), recovered.end());
-        self.log = recovered.start_synchronous(&next);
+        self.log = Arc::new(recovered.start_synchronous(&next));
         view
     }
 }

@@ -262,7 +262,7 @@ fn publish_ids_are_known_for_a_while() {
     // The clock of the log ticks a millisecond a group; what comes half an hour later has other buckets.
     grid.log.close();
     let recovered = Log::open(grid.disk.mount(), options(), ticking(3_600_000)).unwrap();
-    grid.log = recovered.start_synchronous(&grid.view.next_seqs());
+    grid.log = recovered.start_synchronous(&grid.view.next_seqs()).into();
     grid.publish(TOPICS[0], 10);
     grid.commit();
     assert_eq!(

@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hedgerow_store::disk::{Disk, DiskFile, DiskLock};
 
+/// What happens besides while something is copied.
+type Meanwhile = Box<dyn FnMut() + Send>;
+
 /// Watches the disks of one store, one after the other.
 #[derive(Default)]
 pub struct Watch {
     state: Mutex<State>,
+    meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 #[derive(Default)]
@@ -41,6 +45,25 @@ impl Watch {
     /// The most bytes that lay there together.
     pub fn most(&self) -> u64 {
         self.lock().most
+    }
+
+    /// The bytes that lie there, which count as the most from now on.
+    pub fn now(&self) -> u64 {
+        let mut state = self.lock();
+        state.most = 0;
+        state.look();
+        state.most
+    }
+
+    /// From now on this happens before each write to a kept file, if anything.
+    pub fn meanwhile(&self, meanwhile: Option<Meanwhile>) {
+        *self.meanwhile.lock().unwrap() = meanwhile;
+    }
+
+    fn copying(&self) {
+        if let Some(meanwhile) = &mut *self.meanwhile.lock().unwrap() {
+            meanwhile();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -85,6 +108,7 @@ impl Disk for WatchedDisk {
         *file.lock().unwrap() = len;
         Ok(Arc::new(WatchedFile {
             inner,
+            is_kept: path.starts_with("kept/") && path.matches('/').count() == 2,
             len: Arc::clone(file),
             watch: Arc::clone(&self.watch),
         }))
@@ -124,6 +148,7 @@ impl Disk for WatchedDisk {
 
 struct WatchedFile {
     inner: Arc<dyn DiskFile>,
+    is_kept: bool,
     len: Arc<Mutex<u64>>,
     watch: Arc<Watch>,
 }
@@ -143,6 +168,9 @@ impl DiskFile for WatchedFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.is_kept {
+            self.watch.copying();
+        }
         self.look(self.inner.write_at(offset, bytes))
     }
 

@@ -115,7 +115,7 @@ impl Grid {
         let recovered = self.open();
         let mut view = crate::grid::open_view(&self.disk, table, recovered.store_id());
         let caught_up = view.catch_up(&recovered, 1 << 20);
-        self.log = recovered.start_synchronous(&next);
+        self.log = recovered.start_synchronous(&next).into();
         caught_up.map(|()| view)
     }
 }

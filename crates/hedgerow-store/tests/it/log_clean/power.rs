@@ -76,7 +76,7 @@ impl Grid {
         }
         self.view = open_view(&self.disk, &self.table, recovered.store_id());
         self.view.catch_up(&recovered, 30_000).unwrap();
-        self.log = recovered.start_synchronous(&next);
+        self.log = recovered.start_synchronous(&next).into();
         assert_eq!(said(&self.view), before);
     }
 
@@ -319,7 +319,7 @@ fn a_kept_event_that_has_changed_is_refused_by_who_reads_it() {
     let error = match opened {
         Err(error) => error,
         Ok(recovered) => {
-            grid.log = recovered.start_synchronous(&next);
+            grid.log = recovered.start_synchronous(&next).into();
             let mut errors = SUBSCRIPTIONS.iter().flat_map(|(id, topic)| {
                 let seqs = grid.view.open_seqs(*id).into_iter();
                 let waiting = grid.view.cursor(*id)..=grid.newest[topic];

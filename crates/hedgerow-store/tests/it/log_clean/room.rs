@@ -1,18 +1,19 @@
 //! The bound of the whole (D6): whatever is published, attempted, cleaned and opened again, `log/` and `kept/` never take
 //! more than `bytes_max` together, at no moment.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hedgerow_core::limits::ATTEMPT_RECORDS_BYTES_MAX;
+use hedgerow_core::limits::{ATTEMPT_RECORDS_BYTES_MAX, DELIVERY_ROW_BYTES_MAX};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::log::LogOptions;
 use hedgerow_store::record::{
-    DEAD_TEXT_BYTES_MAX, Dead, DeadThen, Failed, FailedDelivery, PendingWrite, Progress, Record,
-    Started, StartedDelivery, encode_record,
+    DEAD_TEXT_BYTES_MAX, Dead, DeadThen, Failed, FailedDelivery, Hold, Holds, IN_FLIGHT, Moved,
+    MovedDelivery, PendingWrite, Progress, Purged, Record, Started, StartedDelivery, encode_record,
 };
-use hedgerow_store::{Store, StoreError};
+use hedgerow_store::{Group, Store, StoreError};
 
 use crate::grid::{Grid, SUBSCRIPTIONS, TOPICS, said};
 use crate::support::{packed, small};
@@ -55,7 +56,24 @@ fn the_whole_never_takes_more_than_it_may() {
     }
 }
 
-/// A store that is given fewer bytes does not grow before it has come down to them.
+/// While a part is copied records fill the room that is left for them, and the active segment rolls: then the rooms for
+/// records, for the segments ahead and for a copy are taken at once. What was kept before shifts where segments end.
+#[test]
+fn records_and_a_copy_take_their_rooms_at_once() {
+    let mut most = 0;
+    for kept in 0..16 {
+        let mut run = Run::new(kept, 12, 4_000);
+        run.keep(kept);
+        run.fill_in_flight(8);
+        run.clean_while_records_are_written();
+        run.check();
+        most = most.max(run.grid.watch.most());
+    }
+    // So a reserve that lacks a segment would be noticed.
+    assert!(most > 11 * SEGMENT_BYTES, "{most}");
+}
+
+/// What was given back stays as free files only as far as there is room for them.
 #[test]
 fn free_files_make_room() {
     let mut run = Run::new(1, 32, 4_000);
@@ -69,20 +87,32 @@ fn free_files_make_room() {
     run.check();
 }
 
+/// Free files of a store that is given fewer bytes are removed before it grows.
+#[test]
+fn free_files_are_removed_when_there_are_fewer_bytes() {
+    let mut run = Run::new(1, 32, 4_000);
+    for _ in 0..200 {
+        run.publish();
+    }
+    run.accept_all();
+    run.check();
+    run.bytes_max = 8 * SEGMENT_BYTES;
+    assert!(run.grid.watch.now() > run.bytes_max, "there are free files");
+    run.grid.reopen_with(run.bytes_max);
+    while run.grid.log.usage().recycled_segments == 0 {
+        run.publish();
+    }
+    run.grid.checkpoint();
+    assert!(run.grid.watch.now() <= run.bytes_max);
+    run.fill();
+    run.check();
+}
+
 /// What attempts reserve for their records is as much as those can take.
 #[test]
 fn the_records_of_an_attempt_fit_what_is_reserved_for_them() {
     let subscription = SubscriptionId(u32::MAX);
-    let progress = Progress {
-        published: Timestamp::MAX,
-        attempts: u16::MAX,
-        first_attempt: Timestamp::MAX,
-        last_attempt: Timestamp::MAX,
-        last_outcome: Outcome::Busy,
-        last_status: u16::MAX,
-        crashes: u8::MAX,
-        crash_epoch: u32::MAX,
-    };
+    let progress = largest_progress();
     let text = "x".repeat(DEAD_TEXT_BYTES_MAX);
     let dead = |then| {
         Record::Dead(Dead {
@@ -134,6 +164,51 @@ fn the_records_of_an_attempt_fit_what_is_reserved_for_them() {
     );
 }
 
+/// The same for deliveries that are moved or dropped many at a time, each record counted whole.
+#[test]
+fn the_row_of_a_delivery_fits_what_is_reserved_for_it() {
+    let subscription = SubscriptionId(u32::MAX);
+    let moved = MovedDelivery {
+        seq: u64::MAX,
+        from: Timestamp::MAX,
+        due: Timestamp::MAX,
+        progress: largest_progress(),
+    };
+    let records = [
+        Record::Moved(Moved {
+            subscription,
+            deliveries: vec![moved],
+        }),
+        Record::Purged(Purged {
+            subscription,
+            unbegun: u64::MAX,
+            deliveries: vec![(u64::MAX, Timestamp::MAX)],
+        }),
+    ];
+    for record in &records {
+        let mut bytes = Vec::new();
+        encode_record(record, &mut bytes);
+        assert!(
+            bytes.len() as u64 <= DELIVERY_ROW_BYTES_MAX,
+            "{} bytes: {record:?}",
+            bytes.len()
+        );
+    }
+}
+
+fn largest_progress() -> Progress {
+    Progress {
+        published: Timestamp::MAX,
+        attempts: u16::MAX,
+        first_attempt: Timestamp::MAX,
+        last_attempt: Timestamp::MAX,
+        last_outcome: Outcome::Busy,
+        last_status: u16::MAX,
+        crashes: u8::MAX,
+        crash_epoch: u32::MAX,
+    }
+}
+
 struct Run {
     grid: Grid,
     bytes_max: u64,
@@ -169,6 +244,61 @@ impl Run {
             }
         }
         assert!(published > 0, "there is room for something");
+    }
+
+    /// So many events are in flight, and their segments forgotten.
+    fn keep(&mut self, events: u64) {
+        for number in 0..64 {
+            self.publish();
+            let seq = self.grid.begin(SUBSCRIPTIONS[2]).unwrap();
+            if number >= events {
+                self.grid.settle(self.subscription, seq, IN_FLIGHT);
+            }
+        }
+        self.grid.read_to_the_end(self.topic);
+        self.grid.checkpoint();
+        assert!(self.grid.log.usage().cleaned_segments > 0 || events == 0);
+    }
+
+    /// Publishes until it is refused; every event is in flight, and one of so many is accepted. Nothing is cleaned.
+    fn fill_in_flight(&mut self, accepted: u64) {
+        let mut published = 0;
+        while self.publish() {
+            published += 1;
+            let seq = self.grid.begin(SUBSCRIPTIONS[2]).unwrap();
+            if published % accepted == 0 {
+                self.grid.settle(self.subscription, seq, IN_FLIGHT);
+            }
+            if published % 8 == 0 {
+                self.grid.write_down();
+            }
+        }
+        self.grid.read_to_the_end(self.topic);
+    }
+
+    /// Before each write of a copy records are written until there is no room for those of another attempt.
+    fn clean_while_records_are_written(&mut self) {
+        let groups: Arc<Mutex<Vec<Arc<Group>>>> = Arc::default();
+        let (log, written) = (Arc::clone(&self.grid.log), Arc::clone(&groups));
+        let subscription = self.subscription;
+        self.grid.watch.meanwhile(Some(Box::new(move || {
+            while log.usage().record_room_bytes >= ATTEMPT_RECORDS_BYTES_MAX {
+                let holds = Holds::default();
+                log.journal(Record::Hold(Hold {
+                    subscription,
+                    holds,
+                }))
+                .unwrap();
+                written.lock().unwrap().extend(log.commit_queued().unwrap());
+            }
+        })));
+        self.grid.checkpoint();
+        self.grid.watch.meanwhile(None);
+        let groups = std::mem::take(&mut *groups.lock().unwrap());
+        assert!(!groups.is_empty(), "something was copied");
+        for group in groups {
+            self.grid.fold(&group);
+        }
     }
 
     fn publish(&mut self) -> bool {
@@ -216,8 +346,7 @@ impl Run {
             self.make_room();
             self.grid.begin(SUBSCRIPTIONS[2])
         } {
-            self.grid
-                .settle(self.subscription, seq, hedgerow_store::record::IN_FLIGHT);
+            self.grid.settle(self.subscription, seq, IN_FLIGHT);
         }
         for topic in TOPICS {
             self.grid.read_to_the_end(topic);
