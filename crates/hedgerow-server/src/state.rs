@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use crate::config::{Config, MetricsOptions};
 use crate::guard::DevGuard;
 use crate::public_url::PublicUrl;
+use crate::publish::store_room::StoreRoom;
 use crate::tokens::Tokens;
 
 /// Bytes of a body that one permit of [`App::room_for_body`] stands for.
@@ -59,6 +60,8 @@ pub struct App {
     grid: watch::Receiver<GridState>,
     /// How much longer than they say signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
+    /// Where publishers wait for room in the log.
+    pub store_room: StoreRoom,
     bodies: Semaphore,
     /// Topics of which a long name of an extension attribute was logged.
     long_extensions: Mutex<HashSet<TopicId>>,
@@ -125,6 +128,7 @@ impl App {
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),
+            store_room: StoreRoom::default(),
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),
             // Not the server's own time, which may be fast (design D4): events get that from the store.

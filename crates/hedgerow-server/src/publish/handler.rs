@@ -146,7 +146,9 @@ async fn take(
     };
     known.events = packed.count();
     if packed.count() > 0 {
-        let appending = engine.store().append(topic.id, packed)?;
+        // What is packed is shared, not copied.
+        let append = || engine.store().append(topic.id, packed.clone());
+        let appending = app.store_room.append(append).await?;
         appending.await.map_err(|_| Refusal::lost())?;
     }
     Ok(())
