@@ -1,5 +1,7 @@
-//! `hedgerow plan`: the exact timeline of a retry policy, before anyone relies on it. Asks no server: the rules are the
-//! server's own, on a clock of its own, without chance.
+//! `hedgerow plan`: the timeline of a retry policy, before anyone relies on it. Asks no server: the rules are the server's
+//! own, on a clock of its own. It shows the timeline without chance, and says where chance can change it.
+
+mod timeline;
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +10,11 @@ use std::time::Duration;
 use clap::Args;
 use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::limits;
-use hedgerow_core::outcome::{
-    DeadLetterReason, DestinationKind, Failure as FailedHow, Floors, Met, Overrides, Verdict,
-    classify,
-};
-use hedgerow_core::position::SubscriptionId;
-use hedgerow_core::retry::{
-    self, DeliveryKey, FailedAttempt, Jitter, Next, RetryPolicy, RetrySettings,
-};
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::outcome::{DeadLetterReason, Failure as FailedHow, Met};
+use hedgerow_core::retry::{self, RetryPolicy};
 use serde_json::{Value, json};
 
+use self::timeline::{Attempt, Plan, Spread, Timeline};
 use super::event_subscription::settings::{attempts, minutes};
 use crate::output::{self, Column};
 
@@ -159,34 +155,21 @@ impl Does {
     }
 }
 
-/// A timeline.
-#[derive(Debug, Default)]
-struct Plan {
-    /// When each attempt starts after publishing, what it meets, and its outcome.
-    attempts: Vec<(Duration, Does, &'static str)>,
-    /// When it ends, and how: without a reason it is delivered.
-    end: (Duration, Option<DeadLetterReason>),
-}
-
 const COLUMNS: [Column; 4] = [
     ("ATTEMPT", "/attempt"),
     ("AT", "/shownTime"),
     ("MEETS", "/meets"),
-    ("OUTCOME", "/outcome"),
+    ("OUTCOME", "/shownOutcome"),
 ];
 
 impl PlanCommand {
     /// Runs the command.
     pub fn run(&self) {
-        let plan = self.plan();
+        let plan = self.timeline().run(None);
+        let spread = Spread::of(&self.timeline(), &plan);
         let attempts: Vec<Value> = (1..)
             .zip(&plan.attempts)
-            .map(|(number, (at, does, outcome))| {
-                json!({
-                    "attempt": number, "atInMs": millis(*at), "shownTime": shown(*at),
-                    "meets": does.to_string(), "outcome": outcome,
-                })
-            })
+            .map(|(number, attempt)| shown_attempt(number, attempt))
             .collect();
         let (at, reason) = plan.end;
         let written = at + DeadLetterSettings::default().delay;
@@ -194,8 +177,10 @@ impl PlanCommand {
             output::json(&json!({
                 "attempts": attempts,
                 "endInMs": millis(at),
+                "endMayComeLater": plan.end_chance.can_be_skipped,
                 "reason": reason.map(DeadLetterReason::as_str),
                 "deadLetterInMs": reason.map(|_| millis(written)),
+                "attemptsOfDrawnEvents": spread.by_attempts,
             }));
             return;
         }
@@ -206,88 +191,27 @@ impl PlanCommand {
         output::line(&match reason {
             None => format!("delivered at {} with attempt {count}", shown(at)),
             Some(reason) => format!(
-                "given up at {} after {count} attempts: {}; a dead letter is written at {}",
+                "given up at {} after {}: {}; a dead letter is written at {}",
                 shown(at),
+                counted(count),
                 reason.as_str(),
                 shown(written)
             ),
         });
-        output::line(
-            "times are those after publishing; each retry comes up to a tenth later by chance, at most 30 s;",
-        );
-        output::line(
-            "probation and delayed delivery, which hold events of a failing endpoint back, are left out",
-        );
+        for line in notes(&plan, &spread) {
+            output::line(&line);
+        }
     }
 
-    fn plan(&self) -> Plan {
-        let settings = RetrySettings {
-            jitter: Jitter::OFF,
-            ..RetrySettings::default()
-        };
-        let policy = RetryPolicy {
-            max_delivery_attempts: self.max_delivery_attempts,
-            event_time_to_live: retry::minutes(self.event_ttl),
-        };
-        let floors = Floors::default();
-        let begun = Timestamp::from_millis(0);
-        let mut plan = Plan::default();
-        let mut due = begun;
-        loop {
-            if retry::is_expired(&policy, begun, due) {
-                plan.end = (due.since(begun), Some(DeadLetterReason::TimeToLiveExceeded));
-                return plan;
-            }
-            let does = self.step(plan.attempts.len());
-            let ended = match does {
-                Does::Fail(Failing::Timeout) => {
-                    due.plus(Duration::from_secs(self.response_timeout))
-                }
-                _ => due,
-            };
-            let verdict = classify(
-                DestinationKind::Webhook,
-                &does.met(),
-                &Overrides::default(),
-                &floors,
-            );
-            let outcome = verdict
-                .outcome()
-                .map_or("Success", |outcome| outcome.as_str());
-            plan.attempts.push((due.since(begun), does, outcome));
-            let next = match verdict {
-                Verdict::Success => {
-                    plan.end = (ended.since(begun), None);
-                    return plan;
-                }
-                Verdict::Final { reason, .. } => Next::Dead(reason),
-                Verdict::Retry {
-                    floor, retry_after, ..
-                } => retry::after_failure(
-                    &settings,
-                    &policy,
-                    &FailedAttempt {
-                        key: DeliveryKey {
-                            subscription: SubscriptionId(1),
-                            seq: 1,
-                        },
-                        attempts: u16::try_from(plan.attempts.len()).unwrap_or(u16::MAX),
-                        first_attempt: begun,
-                        started: due,
-                        ended,
-                        floor,
-                        retry_after,
-                        hold_until: None,
-                    },
-                ),
-            };
-            match next {
-                Next::Due(at) => due = at,
-                Next::Dead(reason) => {
-                    plan.end = (ended.since(begun), Some(reason));
-                    return plan;
-                }
-            }
+    /// What is asked, as the rules take it.
+    fn timeline(&self) -> Timeline<'_> {
+        Timeline {
+            policy: RetryPolicy {
+                max_delivery_attempts: self.max_delivery_attempts,
+                event_time_to_live: retry::minutes(self.event_ttl),
+            },
+            response_timeout: Duration::from_secs(self.response_timeout),
+            does: Box::new(|number| self.step(number)),
         }
     }
 
@@ -303,6 +227,88 @@ impl PlanCommand {
         }
         let last = self.status.last().map(|step| step.does);
         last.unwrap_or(Does::Fail(Failing::Refused))
+    }
+}
+
+/// One attempt, for people and for programs.
+fn shown_attempt(number: usize, attempt: &Attempt) -> Value {
+    let probation = attempt.probation;
+    let outcome = attempt.outcome;
+    let shown_outcome = match probation {
+        Some(lasts) => format!("{outcome}, probation for {}", shown(lasts)),
+        None => outcome.to_owned(),
+    };
+    json!({
+        "attempt": number, "atInMs": millis(attempt.at), "shownTime": shown(attempt.at),
+        "meets": attempt.does.to_string(), "outcome": outcome, "shownOutcome": shown_outcome,
+        "probationInMs": probation.map(millis),
+        "latestInMs": millis(attempt.at + attempt.chance.later),
+        "canBeSkipped": attempt.chance.can_be_skipped,
+        "canComeASlotEarlier": attempt.chance.can_come_earlier,
+    })
+}
+
+/// What chance can change in this timeline, and what was assumed.
+fn notes(plan: &Plan, spread: &Spread) -> Vec<String> {
+    let mut notes = vec![
+        "times are those after publishing; by chance each retry comes up to a tenth of its time later, at most 30 s".to_owned(),
+    ];
+    let mut numbers = (1..).zip(&plan.attempts);
+    let last = plan.attempts.len();
+    let skippable = numbers
+        .by_ref()
+        .filter(|(_, attempt)| attempt.chance.can_be_skipped);
+    for (number, attempt) in skippable {
+        notes.push(format!(
+            "attempt {number} at {} may be left out: attempt {} can come so late by chance that this is too soon after it; then \
+             the next slot is taken",
+            shown(attempt.at),
+            number - 1,
+        ));
+    }
+    for (number, attempt) in (1..).zip(&plan.attempts) {
+        if attempt.chance.can_come_earlier {
+            notes.push(format!(
+                "before {} there may be one more: by chance the slot before that of attempt {number} is late enough too",
+                shown(attempt.at),
+            ));
+        }
+    }
+    if plan.end_chance.can_be_skipped {
+        notes.push(format!(
+            "the end may be seen a slot later than {}: attempt {last} can come so late by chance that this is too soon after it",
+            shown(plan.end.0),
+        ));
+    }
+    if plan.end_chance.can_come_earlier {
+        notes.push(format!(
+            "before the end there may be one more attempt, or it is seen a slot earlier: by chance the slot before {} is late \
+             enough too",
+            shown(plan.end.0),
+        ));
+    }
+    if spread.by_attempts.len() > 1 {
+        let parts = spread.by_attempts.iter();
+        let parts = parts.map(|(attempts, events)| format!("{events} get {}", counted(*attempts)));
+        notes.push(format!(
+            "of {} events with chance {}",
+            Spread::EVENTS,
+            parts.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    notes.push(
+        "assumed: default settings, and a subscription that is sent this event alone, so that only its own failures in a row \
+         begin a probation; delayed delivery, which begins with 10 events that fail at an endpoint, is left out"
+            .to_owned(),
+    );
+    notes
+}
+
+fn counted(attempts: usize) -> String {
+    if attempts == 1 {
+        "1 attempt".to_owned()
+    } else {
+        format!("{attempts} attempts")
     }
 }
 
@@ -331,16 +337,20 @@ fn shown(span: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn plan(attempts: u16, minutes: u32, status: &str) -> (Vec<u64>, u64, Option<&'static str>) {
-        let command = PlanCommand {
+    fn command(attempts: u16, minutes: u32, status: &str) -> PlanCommand {
+        PlanCommand {
             max_delivery_attempts: attempts,
             event_ttl: minutes,
             status: status.split(',').map(|one| one.parse().unwrap()).collect(),
             response_timeout: 30,
             json: false,
-        };
-        let plan = command.plan();
-        let at = plan.attempts.iter().map(|(at, ..)| at.as_secs()).collect();
+        }
+    }
+
+    fn plan(attempts: u16, minutes: u32, status: &str) -> (Vec<u64>, u64, Option<&'static str>) {
+        let command = command(attempts, minutes, status);
+        let plan = command.timeline().run(None);
+        let at = plan.attempts.iter().map(|one| one.at.as_secs()).collect();
         let (end, reason) = plan.end;
         (at, end.as_secs(), reason.map(DeadLetterReason::as_str))
     }
@@ -380,6 +390,78 @@ mod tests {
         }
         let (at, end, reason) = plan(30, 1_440, "503");
         assert_eq!((at.len(), end, reason), (10, 86_400, ttl), "W15");
+        // The third failure in a row begins a probation of five minutes (ED-226).
+        let at = vec![0, 10, 30, 600, 1_800, 3_600, 10_800, 21_600, 43_200];
+        assert_eq!(plan(30, 1_440, "dns"), (at, 86_400, ttl), "W19");
+    }
+
+    /// ED-195 counts the floor from the attempt as it came, chance included (ED-198): it can be past the next slot.
+    #[test]
+    fn chance_can_cost_a_slot_and_that_is_said_where_it_can() {
+        let command = command(30, 30, "404");
+        let timeline = command.timeline();
+        let plan = timeline.run(None);
+        let chances: Vec<_> = plan.attempts.iter().map(|one| one.chance).collect();
+        assert_eq!(
+            chances
+                .iter()
+                .map(|one| one.can_be_skipped)
+                .collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        let later: Vec<u64> = chances.iter().map(|one| one.later.as_secs()).collect();
+        assert_eq!(later, [0, 30, 30]);
+        let spread = Spread::of(&timeline, &plan);
+        assert_eq!(spread.by_attempts.keys().collect::<Vec<_>>(), [&2, &3]);
+        // Two chances of the same range: which one is greater is even.
+        assert!((450..550).contains(&spread.by_attempts[&2]), "{spread:?}");
+        let notes = notes(&plan, &spread);
+        assert!(
+            notes[1].starts_with("attempt 3 at 10 min may be left out: attempt 2 can come so late"),
+            "{notes:?}"
+        );
+        // Every slot is far enough from the one before.
+        let command = super::tests::command(5, 1_440, "500");
+        let timeline = command.timeline();
+        let plan = timeline.run(None);
+        assert!(plan.attempts.iter().all(|one| !one.chance.can_come_earlier));
+    }
+
+    #[test]
+    fn what_is_drawn_agrees_with_what_is_said() {
+        for status in [
+            "500",
+            "503",
+            "404",
+            "dns",
+            "timeout",
+            "refused",
+            "429:45",
+            "503x2,404",
+        ] {
+            for minutes in [5, 10, 30, 60, 1_440] {
+                let command = command(30, minutes, status);
+                let timeline = command.timeline();
+                let plan = timeline.run(None);
+                let spread = Spread::of(&timeline, &plan);
+                let can_differ = plan.end_chance.can_be_skipped
+                    || plan.end_chance.can_come_earlier
+                    || plan
+                        .attempts
+                        .iter()
+                        .any(|one| one.chance.can_be_skipped || one.chance.can_come_earlier);
+                assert!(
+                    can_differ || spread.is_as_shown,
+                    "{status}, {minutes}: {spread:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn one_attempt_is_one() {
+        assert_eq!(counted(1), "1 attempt");
+        assert_eq!(counted(0), "0 attempts");
     }
 
     #[test]
