@@ -1,6 +1,7 @@
 //! The CLI's own client: talks to one Hedgerow server over HTTP/1.1, with TLS or without, one connection a request. It follows no redirect,
 //! takes no proxy from the environment, and sends nothing twice.
 
+mod first_byte;
 mod tls;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use self::first_byte::FirstByte;
 use crate::failure::{Failure, in_full};
 use crate::output::printable;
 
@@ -22,6 +24,9 @@ use crate::output::printable;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the answer may take, its body included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Where a command gets its token from.
+const TOKEN_HINT: &str = "give another token with --token or --token-file, set HEDGEROW_TOKEN, or run the command where \
+                          ./data/admin-token is";
 /// Bytes of an answer: far above the largest page that the server gives.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -105,6 +110,17 @@ impl Reply {
             Err(refusal(status, &body))
         }
     }
+
+    /// The same of the admin API: a token that is refused is corrected where the command got it.
+    fn of_admin(status: StatusCode, body: Value) -> Result<Self, Failure> {
+        Self::success(status, body).map_err(|failure| {
+            if status == StatusCode::UNAUTHORIZED {
+                failure.with_hint(TOKEN_HINT)
+            } else {
+                failure
+            }
+        })
+    }
 }
 
 impl Client {
@@ -136,7 +152,7 @@ impl Client {
         }
         let body = body.map(Value::to_string).unwrap_or_default();
         let (status, body) = self.send(request, body.into()).await?;
-        Reply::success(status, body)
+        Reply::of_admin(status, body)
     }
 
     /// Asks the admin API, and gives the answer whatever it says.
@@ -162,23 +178,33 @@ impl Client {
             .await?;
         match status {
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Reply::success(status, body).map(|reply| Some(reply.body)),
+            _ => Reply::of_admin(status, body).map(|reply| Some(reply.body)),
         }
     }
 
-    /// Publishes the text of an array of events.
+    /// Publishes the text of an array of events, with a key of the topic or else with the token.
     pub async fn publish(
         &self,
         topic: &str,
-        key: &str,
+        key: Option<&str>,
         content_type: &str,
         events: String,
     ) -> Result<Reply, Failure> {
         let request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}/{topic}/api/events", self.server.path))
-            .header(CONTENT_TYPE, content_type)
-            .header("aeg-sas-key", key);
+            .header(CONTENT_TYPE, content_type);
+        let request = match (key, &self.token) {
+            (Some(key), _) => request.header("aeg-sas-key", key),
+            (None, Some(token)) => request.header(AUTHORIZATION, format!("Bearer {token}")),
+            (None, None) => {
+                let missing = Failure::new("neither a key nor a token is given");
+                return Err(missing.with_hint(
+                    "give one of the topic's keys with --key or HEDGEROW_TOPIC_KEY, or a token that may publish with \
+                     --token or --token-file",
+                ));
+            }
+        };
         let (status, body) = self.send(request, events.into()).await?;
         Reply::success(status, body)
     }
@@ -207,16 +233,28 @@ impl Client {
             .header(HOST, &self.server.authority)
             .body(Full::new(body))
             .map_err(|error| Failure::because("cannot write the request", &error))?;
+        let changes_nothing = request.method() == Method::GET;
         let lost = |reason: String| {
             let message = format!("no answer from {}: {reason}", self.server.text);
-            Failure::new(message).with_hint(
+            let failure = Failure::new(message);
+            if changes_nothing {
+                return failure;
+            }
+            failure.with_hint(
                 "the server may have done what it was asked; look before you do it again",
             )
         };
         let stream = self.connect().await?;
         let answered = async {
             if !self.server.has_tls {
-                return exchange(stream, request).await.map_err(lost);
+                let (stream, first) = FirstByte::of(stream);
+                return exchange(stream, request).await.map_err(|reason| {
+                    if first.is_of_tls() {
+                        self.speaks_tls()
+                    } else {
+                        lost(reason)
+                    }
+                });
             }
             let ca_file = self.ca_file.as_deref();
             let stream = tls::shake_hands(stream, &self.server.host, ca_file).await?;
@@ -232,6 +270,15 @@ impl Client {
             Err(error) => return Err(lost(format!("the answer is no JSON: {error}"))),
         };
         Ok((status, body))
+    }
+
+    /// Whatever is asked without TLS is nothing to a server that speaks it: nothing was done.
+    fn speaks_tls(&self) -> Failure {
+        let (text, secure) = (
+            &self.server.text,
+            self.server.text.replacen("http", "https", 1),
+        );
+        Failure::new(format!("the server at {text} speaks TLS")).with_hint(format!("use {secure}"))
     }
 
     async fn connect(&self) -> Result<TcpStream, Failure> {

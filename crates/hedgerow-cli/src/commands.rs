@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{Client, ServerUrl};
 use crate::failure::Failure;
-use crate::output::Format;
+use crate::output::{self, Format};
 
 /// How long what is left over gets to end once a server has stopped: by then it is only what nobody waits for.
 const LEFT_OVER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -155,6 +155,21 @@ fn read_token(path: &Path) -> Result<String, Failure> {
         )));
     }
     Ok(token.to_owned())
+}
+
+/// What programs are told of something that was deleted.
+fn deleted(name: &str) -> Value {
+    json!({ "name": name, "isDeleted": true })
+}
+
+/// The warnings of an answer, for standard error: what is declared does not do what it looks like.
+fn show_warnings(answer: &Value) {
+    let warnings = answer.get("warnings").and_then(Value::as_array);
+    for warning in warnings.into_iter().flatten() {
+        let text = |name: &str| warning[name].as_str().unwrap_or_default();
+        let warning = format!("warning: {}: {}", text("field"), text("message"));
+        output::error_line(&output::printable(&warning));
+    }
 }
 
 /// The items of a list that the server answered with.

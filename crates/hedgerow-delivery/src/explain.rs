@@ -107,6 +107,8 @@ pub struct DeliveryStory {
     pub is_deleted: bool,
     /// Whether the event is one for it.
     pub verdict: Verdict,
+    /// The clause that said no, as it is declared.
+    pub failed_clause: Option<serde_json::Value>,
     /// Attempts, and ends without one, the oldest first.
     pub attempts: Vec<HistoryRecord>,
     /// What became of the delivery, or what is next.
@@ -312,9 +314,20 @@ impl EngineHandle {
         // What ended meanwhile is remembered by now, or in a moment.
         let (explanation, _) = on_a_thread(reader, move |reader| {
             let known = known.with_attempts(reader.attempts());
-            known.explained(standings, query.subscription.as_deref())
+            (
+                known.explained(standings, query.subscription.as_deref()),
+                query,
+            )
         })
         .await?;
+        let (explanation, query) = explanation;
+        let knows_it = |event: &EventStory| !event.deliveries.is_empty();
+        if let Some(name) = query.subscription
+            && !explanation.events.iter().any(knows_it)
+        {
+            let what = "event subscription";
+            return Err(CommandError::NotFound { what, name });
+        }
         Ok(explanation)
     }
 }

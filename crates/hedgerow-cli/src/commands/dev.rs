@@ -37,8 +37,10 @@ use crate::signals::Stop;
 
 /// How long running attempts get at the end: nobody wants to wait for a receiver that was told to hang.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
-/// How often what holds subscriptions back is looked at.
+/// How often what holds subscriptions back is looked at, in the time that passes for them.
 const HOLDS_INTERVAL: Duration = Duration::from_millis(500);
+/// And at most this often, whatever the speed.
+const HOLDS_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// A day in a second: beyond that one tick of a timer is longer than the waits that are watched.
 const SPEED_MAX: u32 = 86_400;
 
@@ -268,7 +270,8 @@ impl Dev {
             && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let mut lines = AttemptLines::new(has_colour);
         let mut holds = HoldLines::default();
-        let mut look = tokio::time::interval(HOLDS_INTERVAL);
+        let interval = (HOLDS_INTERVAL / self.speed.get()).max(HOLDS_INTERVAL_MIN);
+        let mut look = tokio::time::interval(interval);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -276,6 +279,8 @@ impl Dev {
                     Some(note) => {
                         line(&lines.text(&note));
                         holds.note(&note.topic);
+                        // What an attempt begins is told behind its line, not when it may be over.
+                        running.tell_holds(&mut holds).await;
                     }
                     None => return,
                 },

@@ -294,7 +294,7 @@ impl EventSubscriptionCommand {
             Action::Delete(place) => {
                 client.admin(Method::DELETE, &place.path(), None).await?;
                 let sentence = format!("event subscription {} deleted", place.name);
-                output::done(&sentence, &Value::Null, format);
+                output::done(&sentence, &super::deleted(place.name.as_str()), format);
                 Ok(())
             }
             Action::Pause(place) => {
@@ -382,17 +382,7 @@ async fn declare(
     if let Some(advice) = advice(&reply.body) {
         output::error_line(&advice);
     }
-    let warnings = reply.body.get("warnings").and_then(Value::as_array);
-    for warning in warnings.into_iter().flatten() {
-        let text = |name: &str| {
-            warning
-                .get(name)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        let warning = format!("warning: {}: {}", text("field"), text("message"));
-        output::error_line(&output::printable(&warning));
-    }
+    super::show_warnings(&reply.body);
     Ok(())
 }
 

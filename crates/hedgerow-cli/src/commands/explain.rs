@@ -1,5 +1,7 @@
 //! `hedgerow explain`: why an event did or did not reach its subscriptions, and what happens next.
 
+use std::io::IsTerminal;
+
 use clap::Args;
 use http::Method;
 use serde_json::Value;
@@ -25,19 +27,33 @@ pub struct ExplainCommand {
     /// Shows the server's JSON, as --output json does.
     #[arg(long)]
     json: bool,
+    /// Shows all of what endpoints answered, not its beginning.
+    #[arg(long)]
+    verbose: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 /// Signs in a line for people.
 const WIDTH: usize = 100;
+/// Signs before what is said of an attempt.
+const MARGIN: usize = 13;
+
+/// How it is told.
+#[derive(Debug, Clone, Copy)]
+struct Telling {
+    /// Lines are broken for a terminal; what is piped is for programs that read lines.
+    wraps: bool,
+    /// All of what endpoints answered is shown.
+    is_verbose: bool,
+}
 
 const ATTEMPTS: [Column; 5] = [
     ("ATTEMPT", "/attempt"),
     ("STARTED", "/shownStart"),
     ("TOOK", "/shownLatency"),
     ("STATUS", "/httpStatus"),
-    ("OUTCOME", "/outcome"),
+    ("OUTCOME", "/shownOutcome"),
 ];
 
 impl ExplainCommand {
@@ -55,7 +71,11 @@ impl ExplainCommand {
         if self.json || self.server.output == Format::Json {
             return Ok(());
         }
-        for line in told(&self.event_id, &answer, events) {
+        let telling = Telling {
+            wraps: std::io::stdout().is_terminal(),
+            is_verbose: self.verbose,
+        };
+        for line in told(&self.event_id, &answer, events, telling) {
             output::line(&line);
         }
         Ok(())
@@ -99,13 +119,13 @@ fn unknown(event_id: &str, answer: &Value) -> Failure {
 }
 
 /// The lines for people.
-fn told(event_id: &str, answer: &Value, events: &[Value]) -> Vec<String> {
+fn told(event_id: &str, answer: &Value, events: &[Value], telling: Telling) -> Vec<String> {
     let mut lines = Vec::new();
     for event in events {
         if !lines.is_empty() {
             lines.push(String::new());
         }
-        lines.extend(event_lines(event_id, event));
+        lines.extend(event_lines(event_id, event, telling));
     }
     if answer["isTruncated"] == true {
         lines.push(String::new());
@@ -114,7 +134,7 @@ fn told(event_id: &str, answer: &Value, events: &[Value]) -> Vec<String> {
     lines
 }
 
-fn event_lines(event_id: &str, event: &Value) -> Vec<String> {
+fn event_lines(event_id: &str, event: &Value, telling: Telling) -> Vec<String> {
     let text = |pointer: &str| {
         let value = event.pointer(pointer).and_then(Value::as_str);
         value.map(output::printable).unwrap_or_default()
@@ -130,14 +150,14 @@ fn event_lines(event_id: &str, event: &Value) -> Vec<String> {
         "event {id} in topic {}{deleted}, accepted {accepted}",
         text("/topic")
     );
-    let mut lines = wrapped(&headline, 0);
+    let mut lines = telling.wrapped(&headline, 0);
     let none = Vec::new();
     let subscriptions = event["eventSubscriptions"].as_array().unwrap_or(&none);
     let mut subscriptions: Vec<_> = subscriptions.iter().collect();
     // What is not settled is what people look for.
     subscriptions.sort_by_key(|subscription| rank(subscription));
     for subscription in &subscriptions {
-        lines.extend(subscription_lines(subscription));
+        lines.extend(subscription_lines(subscription, telling));
     }
     if subscriptions.is_empty() {
         lines.push("the topic has no subscription".to_owned());
@@ -157,10 +177,7 @@ fn event_lines(event_id: &str, event: &Value) -> Vec<String> {
         "the log has forgotten it: nobody needs it any more".to_owned()
     };
     let number = &event["sequenceNumber"];
-    lines.extend(wrapped(
-        &format!("number {number} of its topic: {about}"),
-        0,
-    ));
+    lines.extend(telling.wrapped(&format!("number {number} of its topic: {about}"), 0));
     lines
 }
 
@@ -177,12 +194,12 @@ fn rank(subscription: &Value) -> u8 {
     }
 }
 
-fn subscription_lines(subscription: &Value) -> Vec<String> {
+fn subscription_lines(subscription: &Value, telling: Telling) -> Vec<String> {
     let name = subscription["eventSubscription"].as_str();
     let name = name.map(output::printable).unwrap_or_default();
     let explanation = subscription["explanation"].as_str().unwrap_or_default();
     let explanation = with_short_times(&output::printable(explanation));
-    let mut lines = wrapped(&format!("  {name}: {explanation}"), 4);
+    let mut lines = telling.wrapped(&format!("  {name}: {explanation}"), 4);
     let none = Vec::new();
     let attempts = subscription["attempts"].as_array().unwrap_or(&none);
     let mut table = output::table(&shown(attempts), &ATTEMPTS).into_iter();
@@ -191,15 +208,11 @@ fn subscription_lines(subscription: &Value) -> Vec<String> {
     }
     for (row, attempt) in table.zip(attempts) {
         lines.push(format!("    {row}"));
-        lines.extend(next(attempt).iter().flat_map(|next| wrapped(next, 15)));
-        let said = attempt["detail"]
-            .as_str()
-            .or(attempt["responseExcerpt"].as_str());
-        let said = said.filter(|said| !said.is_empty());
-        lines.extend(said.iter().flat_map(|said| {
-            let said = output::printable(said);
-            wrapped(&format!("{:13}{said}", ""), 15)
-        }));
+        let said = [next(attempt), telling.said(attempt)];
+        let said = said.iter().flatten();
+        lines.extend(
+            said.flat_map(|said| telling.wrapped(&format!("{:MARGIN$}{said}", ""), MARGIN + 2)),
+        );
     }
     lines
 }
@@ -213,6 +226,18 @@ fn shown(attempts: &[Value]) -> Vec<Value> {
         shown["shownStart"] = time.map(with_short_times).into();
         let latency = attempt["latencyInMs"].as_u64();
         shown["shownLatency"] = latency.map(|latency| format!("{latency} ms")).into();
+        let outcome = attempt["outcome"].as_str();
+        shown["shownOutcome"] = match (attempt["kind"].as_str(), outcome) {
+            (Some("LateSuccess"), Some(outcome)) => format!("{outcome}, late").into(),
+            (_, Some(outcome)) => outcome.into(),
+            (Some("EndWithoutAttempt"), None) if attempt["dropReason"] == "Purged" => {
+                "purged by an operator".into()
+            }
+            (Some("EndWithoutAttempt"), None) => "ended without an attempt".into(),
+            (Some("DeadLetterEnd"), None) => "dead letter".into(),
+            (Some("Resent"), None) => "resent".into(),
+            (_, None) => Value::Null,
+        };
         shown
     });
     shown.collect()
@@ -239,17 +264,48 @@ fn next(attempt: &Value) -> Option<String> {
             (None, ..) => return None,
         }
     };
-    Some(format!("{:13}{}", "", output::printable(&next)))
+    Some(output::printable(&next))
 }
 
-/// A text in lines that fit, those behind the first one indented; words that do not fit are cut.
+impl Telling {
+    /// What the endpoint answered, or what failed: of an answer its beginning, unless all of it is asked for.
+    fn said(self, attempt: &Value) -> Option<String> {
+        let text = |member: &str| attempt[member].as_str().filter(|text| !text.is_empty());
+        if let Some(detail) = text("detail") {
+            return Some(output::printable(detail));
+        }
+        let answered = output::printable(text("responseExcerpt")?);
+        let signs = WIDTH - MARGIN;
+        if self.is_verbose || answered.chars().count() <= signs {
+            return Some(answered);
+        }
+        let beginning = answered.chars().take(signs - 1);
+        Some(beginning.chain(['…']).collect())
+    }
+
+    fn wrapped(self, text: &str, indent: usize) -> Vec<String> {
+        if self.wraps {
+            wrapped(text, indent)
+        } else {
+            vec![text.to_owned()]
+        }
+    }
+}
+
+/// A text in lines that fit, those behind the first one indented. A word that does not fit has a line of its own, and a
+/// time is one word.
 fn wrapped(text: &str, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line: Vec<char> = text.chars().collect();
     while line.len() > WIDTH {
         let first_word = line.iter().take_while(|sign| **sign == ' ').count();
-        let space = line[..=WIDTH].iter().rposition(|sign| *sign == ' ');
-        let at = space.filter(|at| *at > first_word).unwrap_or(WIDTH);
+        let mut spaces = (first_word + 1..line.len()).filter(|at| is_break(&line, *at));
+        let first = spaces.next();
+        let fits = std::iter::once(first).flatten().chain(spaces);
+        let last_that_fits = fits.take_while(|at| *at <= WIDTH).last();
+        let Some(at) = last_that_fits.or(first) else {
+            break;
+        };
         let rest = line.split_off(at);
         lines.push(line.into_iter().collect());
         let rest = rest.into_iter().skip_while(|sign| *sign == ' ');
@@ -257,6 +313,21 @@ fn wrapped(text: &str, indent: usize) -> Vec<String> {
     }
     lines.push(line.into_iter().collect());
     lines
+}
+
+/// Whether a line may be broken at this place: at a space, but not between a date and the time of day.
+fn is_break(line: &[char], at: usize) -> bool {
+    let is_time = |sign: Option<&char>| sign.is_some_and(char::is_ascii_digit);
+    let date = line[..at]
+        .rsplit(|sign| *sign == ' ')
+        .next()
+        .unwrap_or_default();
+    let is_date = date.len() == 10
+        && date.iter().enumerate().all(|(at, sign)| match at {
+            4 | 7 => *sign == '-',
+            _ => sign.is_ascii_digit(),
+        });
+    line[at] == ' ' && !(is_date && is_time(line.get(at + 1)))
 }
 
 /// The text with the times in it as people read them: `2030-01-02 03:04:05.006Z` for `2030-01-02T03:04:05.0060000Z`.
@@ -290,6 +361,65 @@ mod tests {
 
     use super::*;
 
+    const TERMINAL: Telling = Telling {
+        wraps: true,
+        is_verbose: false,
+    };
+
+    /// What is no attempt says what it is, and of two rows with one number the late one says so.
+    #[test]
+    fn every_row_says_what_it_is() {
+        let of = |kind: &str, outcome: Option<&str>, why: Option<&str>| json!({ "kind": kind, "outcome": outcome, "dropReason": why });
+        let rows = [
+            of("Attempt", Some("TimedOut"), None),
+            of("LateSuccess", Some("Delivered"), None),
+            of("EndWithoutAttempt", None, Some("Purged")),
+            of("Resent", None, None),
+        ];
+        let outcomes = shown(&rows);
+        let outcomes: Vec<_> = outcomes
+            .iter()
+            .map(|row| row["shownOutcome"].clone())
+            .collect();
+        let expected = [
+            "TimedOut",
+            "Delivered, late",
+            "purged by an operator",
+            "resent",
+        ];
+        assert_eq!(outcomes, expected.map(Value::from));
+    }
+
+    #[test]
+    fn of_a_long_answer_the_beginning_is_shown_unless_all_is_asked_for() {
+        let answer = "word ".repeat(200);
+        let attempt = json!({ "outcome": "Delivered", "responseExcerpt": answer });
+        let said = TERMINAL.said(&attempt).unwrap();
+        assert_eq!(said.chars().count(), WIDTH - MARGIN);
+        assert!(said.ends_with('…'), "{said}");
+        let all = Telling {
+            is_verbose: true,
+            ..TERMINAL
+        };
+        assert_eq!(all.said(&attempt).unwrap(), answer);
+    }
+
+    #[test]
+    fn times_are_never_broken_and_what_is_piped_is_not() {
+        let time = "2030-01-02 03:04:05.006Z";
+        for before in 60..110 {
+            let text = format!("{} {time} and on", "x".repeat(before));
+            let lines = wrapped(&text, 4);
+            assert!(lines.iter().any(|line| line.contains(time)), "{lines:?}");
+        }
+        let piped = Telling {
+            wraps: false,
+            ..TERMINAL
+        };
+        let text = "word ".repeat(60);
+        assert_eq!(piped.wrapped(&text, 4), [text]);
+    }
+
     #[test]
     fn an_event_is_told_of_in_aligned_lines() {
         let answer = json!({
@@ -314,7 +444,7 @@ mod tests {
         });
         let events = answer["value"].as_array().unwrap();
         assert_eq!(
-            told("a-1", &answer, events),
+            told("a-1", &answer, events, TERMINAL),
             [
                 "event a-1 in topic orders, accepted 2030-01-02 03:04:05.006Z",
                 "  billing: matched: attempt 2 of at most 30 is due at 2030-01-02 03:04:35.006Z; held by probation",
@@ -331,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_wider_than_a_terminal() {
+    fn no_line_is_wider_than_a_terminal_but_for_words_that_are() {
         let long = "x".repeat(250);
         for text in [
             long.clone(),
@@ -339,12 +469,14 @@ mod tests {
             "word ".repeat(60),
         ] {
             let lines = wrapped(&text, 4);
-            assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
-            let signs = |text: &str| text.chars().filter(|sign| *sign != ' ').count();
-            assert_eq!(
-                lines.iter().map(|line| signs(line)).sum::<usize>(),
-                signs(&text)
-            );
+            let fits = |line: &String| line.chars().count() <= WIDTH || line.contains(&long);
+            assert!(lines.iter().all(fits), "{lines:?}");
+            let words = |text: &str| {
+                text.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(words(&lines.join(" ")), words(&text));
         }
     }
 

@@ -20,7 +20,7 @@ pub struct PublishCommand {
     /// The topic's name.
     #[arg(long, value_name = "TOPIC")]
     topic: TopicName,
-    /// One of the topic's keys.
+    /// One of the topic's keys; without one, a token that may publish is used.
     #[arg(
         long,
         value_name = "KEY",
@@ -28,7 +28,7 @@ pub struct PublishCommand {
         hide_env_values = true,
         allow_hyphen_values = true
     )]
-    key: String,
+    key: Option<String>,
     /// The schema that the topic takes. With customeventschema the data alone is the event, and must be an object.
     #[arg(
         long,
@@ -85,7 +85,10 @@ struct Event<'a> {
 impl PublishCommand {
     /// Runs the command.
     pub async fn run(self) -> Result<(), Failure> {
-        let client = self.server.anonymous_client();
+        let client = match self.key {
+            Some(_) => self.server.anonymous_client(),
+            None => self.server.client()?,
+        };
         let id = self.id.unwrap_or_else(chance::uuid);
         let now = SystemClock::new(Timestamp::ZERO).now().timestamp;
         let time = &now.to_string();
@@ -121,7 +124,12 @@ impl PublishCommand {
         };
         let events = events.expect("texts and JSON are valid JSON");
         client
-            .publish(self.topic.as_str(), &self.key, content_type, events)
+            .publish(
+                self.topic.as_str(),
+                self.key.as_deref(),
+                content_type,
+                events,
+            )
             .await?;
         if self.schema == Schema::CustomEventSchema {
             // Its id is the topic's to find, or the server's to make.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ServerOptions;
 use crate::failure::Failure;
@@ -87,7 +87,7 @@ impl TokenCommand {
                 let path = format!("/tokens/{}", super::event::in_path(&name));
                 client.admin(Method::DELETE, &path, None).await?;
                 let sentence = format!("token {} deleted", output::printable(&name));
-                output::done(&sentence, &Value::Null, format);
+                output::done(&sentence, &super::deleted(&name), format);
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ mod declared;
 use clap::{Args, Subcommand, ValueEnum};
 use hedgerow_core::name::TopicName;
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::declared::Declared;
 use super::ServerOptions;
@@ -23,7 +23,7 @@ pub struct TopicCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Makes a topic; one that exists keeps its keys and its schema.
+    /// Makes a topic; one that exists keeps its keys, its schema, and whatever is not given.
     Create {
         #[command(flatten)]
         named: Named,
@@ -87,15 +87,23 @@ impl TopicCommand {
                 declared,
             } => {
                 let path = format!("/topics/{name}");
-                let body = declared.to_json()?;
+                let before = client.admin_if_found(Method::GET, &path).await?;
+                let body = declared.over(before.as_ref())?;
                 let reply = client.admin(Method::PUT, &path, Some(&body)).await?;
                 let endpoint = reply.body["endpoint"].as_str().unwrap_or_default();
                 let sentence = if reply.status == StatusCode::CREATED {
                     format!("topic {name} created; publish to {endpoint}")
                 } else {
-                    format!("topic {name} exists; publish to {endpoint}")
+                    let changed = declared::changed(before.as_ref(), &reply.body);
+                    let what = if changed.is_empty() {
+                        "exists".to_owned()
+                    } else {
+                        format!("updated: {}", changed.join(", "))
+                    };
+                    format!("topic {name} {what}; publish to {endpoint}")
                 };
                 output::done(&sentence, &reply.body, format);
+                super::show_warnings(&reply.body);
             }
             Action::Show(Named { name }) => {
                 let reply = client
@@ -111,7 +119,8 @@ impl TopicCommand {
                 client
                     .admin(Method::DELETE, &format!("/topics/{name}"), None)
                     .await?;
-                output::done(&format!("topic {name} deleted"), &Value::Null, format);
+                let deleted = super::deleted(name.as_str());
+                output::done(&format!("topic {name} deleted"), &deleted, format);
             }
             Action::Keys {
                 named: Named { name },

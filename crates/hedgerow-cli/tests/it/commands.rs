@@ -61,6 +61,57 @@ fn topics_are_created_shown_listed_and_deleted() {
     complained(&server.run(&["topic", "create", "o!"]), 2);
 }
 
+/// What is not given stays as it is, and what changed is said.
+#[test]
+fn a_topic_that_is_declared_again_changes_by_what_is_given() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let create =
+        |more: &[&str]| printed(&server.run(&[&["topic", "create", "local"], more].concat()));
+    create(&["--disable-local-auth", "true"]);
+    let again = create(&[]);
+    assert!(again.starts_with("topic local exists; "), "{again}");
+    let shown = json(&server, &["topic", "show", "local"]);
+    assert_eq!(shown["disableLocalAuth"], true);
+    let changed = create(&["--disable-local-auth", "false"]);
+    assert!(
+        changed.starts_with("topic local updated: disableLocalAuth was true, is false; "),
+        "{changed}"
+    );
+    let deleted = json(&server, &["topic", "delete", "local"]);
+    assert_eq!(deleted, json!({ "name": "local", "isDeleted": true }));
+}
+
+#[test]
+fn warnings_of_a_topic_are_told_to_people_too() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let words = [
+        "topic",
+        "create",
+        "custom",
+        "--input-schema",
+        "customeventschema",
+        "--input-mapping-fields",
+        "id=order.id",
+    ];
+    let output = server.run(&words);
+    let error = complained(&output, 0);
+    assert!(error.starts_with("warning: "), "{error}");
+}
+
+#[test]
+fn a_token_publishes_where_no_key_is_given() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let words = ["publish", "--topic", "orders", "--id", "a-1"];
+    assert_eq!(printed(&server.run(&words)), "event a-1 is accepted\n");
+    let refused = ["--server", server.endpoint(), "--token", "wrong"];
+    let refused = complained(&run(&[&["topic", "list"], &refused[..]].concat()), 1);
+    assert!(refused.contains("--token-file"), "{refused}");
+}
+
 /// The names of the vendor's command line, in any case.
 #[test]
 fn topics_take_the_names_that_vendors_users_know() {

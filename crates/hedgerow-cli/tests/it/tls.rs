@@ -65,7 +65,12 @@ fn commands_speak_tls_and_check_whom_with() {
         "--token",
         server.token(),
     ]);
-    complained(&plain.output().unwrap(), 1);
+    let refused = complained(&plain.output().unwrap(), 1);
+    assert!(
+        refused.contains("speaks TLS") && refused.contains(&format!("use {}", server.endpoint())),
+        "{refused}"
+    );
+    assert!(!refused.contains("may have done"), "{refused}");
 }
 
 /// ED-008: `config check` judges the address as `serve` does.

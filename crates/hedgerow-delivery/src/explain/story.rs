@@ -119,11 +119,12 @@ impl Known {
             .into_iter()
             .map(|standing| {
                 let attempts = attempts.remove(&standing.subscription).unwrap_or_default();
-                let filter = standing.filter.as_ref();
-                let answer = filter.zip(stored).and_then(|(filter, stored)| {
+                let filter = standing.filter.clone();
+                let answer = filter.as_ref().zip(stored).and_then(|(filter, stored)| {
                     asked(filter, rules, stored, topic.unwrap_or_default())
                 });
-                self.delivery(standing, attempts, (*published, position.seq), answer)
+                let story = self.delivery(standing, attempts, (*published, position.seq), answer);
+                with_clause(story, filter.as_ref())
             })
             .collect();
         for gone in standings.gone {
@@ -132,7 +133,8 @@ impl Known {
             let answer = filter.and_then(|(filter, stored)| {
                 asked(filter, rules, stored, topic.unwrap_or_default())
             });
-            deliveries.push(of_gone(&gone, attempts, position.seq, answer));
+            let story = of_gone(&gone, attempts, position.seq, answer);
+            deliveries.push(with_clause(story, gone.filter_at(position.seq)));
         }
         // What is left was sent to subscriptions that are gone and not remembered, or left out.
         let is_topic_deleted = standings.topic_name.is_none();
@@ -193,6 +195,7 @@ impl Known {
             name: standing.name,
             is_deleted: false,
             verdict,
+            failed_clause: None,
             attempts,
             policy: Some(standing.policy),
         }
@@ -262,6 +265,21 @@ pub(crate) fn asked(
     let event = unpack_event(&stored.bytes).ok()?;
     let path = topic_path(topic);
     Some(Filter::new(filter, rules).matches(&FilterEvent::new(&event, &path)))
+}
+
+/// The story with the clause that said no as this filter declares it.
+fn with_clause(mut story: DeliveryStory, filter: Option<&FilterSpec>) -> DeliveryStory {
+    if let (Verdict::NotMatched(Some(clause)), Some(filter)) = (story.verdict, filter) {
+        let declared = filter.to_json();
+        let declared = match clause {
+            Clause::AdvancedFilters(number) => declared["advancedFilters"].get(number),
+            Clause::IncludedEventTypes | Clause::SubjectBeginsWith | Clause::SubjectEndsWith => {
+                declared.get(clause.to_string())
+            }
+        };
+        story.failed_clause = declared.cloned();
+    }
+    story
 }
 
 fn summary(event: &StoredEvent) -> Option<StoredSummary> {
@@ -367,6 +385,7 @@ fn of_gone(
         name: gone.name.as_str().to_owned(),
         is_deleted: true,
         verdict,
+        failed_clause: None,
         state,
         waiting: None,
         attempts,
@@ -387,6 +406,7 @@ fn of_deleted(attempts: Vec<HistoryRecord>) -> Option<DeliveryStory> {
         name: newest.subscription_name.clone(),
         is_deleted: true,
         verdict: Verdict::Matched,
+        failed_clause: None,
         state: end(&attempts).unwrap_or(dropped),
         waiting: None,
         attempts,

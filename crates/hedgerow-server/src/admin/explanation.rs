@@ -4,10 +4,12 @@
 use axum::Json;
 use axum::extract::State;
 use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::HoldState;
 use hedgerow_delivery::explain::{
     DeliveryState, DeliveryStory, EventStory, ExplainQuery, Verdict, Waiting, WaitingFor,
 };
+use hedgerow_store::history::HistoryNext;
 use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
@@ -38,7 +40,7 @@ pub async fn get(
         name.map_or(grant.is_whole(), |name| grant.reaches(name))
     });
     let value: Vec<Value> = reached.map(event).collect();
-    let since = |time: Option<hedgerow_core::time::Timestamp>| time.map(|time| time.to_string());
+    let since = |time: Option<Timestamp>| time.map(|time| time.to_string());
     Ok(Json(json!({
         "eventId": event_id,
         "value": value,
@@ -78,6 +80,7 @@ fn delivery(delivery: &DeliveryStory) -> Value {
         "isDeleted": delivery.is_deleted,
         "matched": matched,
         "failedClause": clause.map(|clause| clause.to_string()),
+        "failedClauseDeclared": delivery.failed_clause,
         "explanation": sentence(delivery),
         "attempts": attempts,
         "maxDeliveryAttempts": delivery.policy.map(|policy| policy.max_delivery_attempts),
@@ -180,7 +183,10 @@ fn state(state: &DeliveryState) -> Vec<(&'static str, Value)> {
 fn sentence(delivery: &DeliveryStory) -> String {
     match delivery.verdict {
         Verdict::NotMatched(Some(clause)) => {
-            return format!("not matched: {clause} of its filter says no");
+            let declared = delivery.failed_clause.as_ref().map(in_short);
+            let declared = declared.map(|declared| format!(": {declared}"));
+            let declared = declared.unwrap_or_default();
+            return format!("not matched: {clause} of its filter says no{declared}");
         }
         Verdict::NotMatched(None) => {
             return "not matched: nothing was tried; which clause said no is not known, the log has forgotten the event"
@@ -212,6 +218,26 @@ fn sentence(delivery: &DeliveryStory) -> String {
     let why = delivery.waiting.as_ref().and_then(why_it_waits);
     let why = why.map(|why| format!("; {why}")).unwrap_or_default();
     format!("matched: {}{why}{of_deleted}", told(delivery))
+}
+
+/// Signs of a clause in a sentence at most; a member has the whole of it.
+const CLAUSE_SIGNS_MAX: usize = 300;
+
+/// JSON for a sentence, without an end if it is long.
+fn in_short(declared: &Value) -> String {
+    let text = declared.to_string();
+    match text.char_indices().nth(CLAUSE_SIGNS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// When the newest attempt said that the next one would come, if that has been moved since: a hold does that (ED-228).
+fn moved_from(newest: Option<HistoryNext>, at: Timestamp) -> Option<Timestamp> {
+    match newest? {
+        HistoryNext::Due(said) if said < at => Some(said),
+        _ => None,
+    }
 }
 
 /// Why no attempt runs, where what is next does not say it.
@@ -284,7 +310,11 @@ fn told(delivery: &DeliveryStory) -> String {
         DeliveryState::InFlight { attempt } => format!("attempt {attempt} runs"),
         DeliveryState::AttemptDue { at, attempts } => {
             let next = attempts.saturating_add(1);
-            format!("attempt {next} of at most {attempts_max} is due at {at}")
+            let moved = moved_from(delivery.attempts.last().map(|one| one.next), at).map(|said| {
+                format!(", not at {said} any more: its subscription was held back then")
+            });
+            let moved = moved.unwrap_or_default();
+            format!("attempt {next} of at most {attempts_max} is due at {at}{moved}")
         }
         DeliveryState::Owed => "another attempt is owed".to_owned(),
         DeliveryState::DeadLetterDue {
@@ -328,5 +358,28 @@ fn told(delivery: &DeliveryStory) -> String {
             };
             format!("given up{at} ({}), and {what}", reason.as_str())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_that_a_hold_moved_is_told_from_one_that_comes_as_it_was_said() {
+        let at = Timestamp::from_millis;
+        let due = |millis| Some(HistoryNext::Due(at(millis)));
+        assert_eq!(moved_from(due(10), at(1_200)), Some(at(10)));
+        assert_eq!(moved_from(due(1_200), at(1_200)), None);
+        assert_eq!(moved_from(Some(HistoryNext::Purged), at(1_200)), None);
+        assert_eq!(moved_from(None, at(1_200)), None);
+    }
+
+    #[test]
+    fn a_clause_in_a_sentence_has_a_bound() {
+        assert_eq!(in_short(&json!("bills/")), "\"bills/\"");
+        let long = in_short(&json!("\u{20ac}".repeat(1_000)));
+        assert_eq!(long.chars().count(), CLAUSE_SIGNS_MAX + 1);
+        assert!(long.ends_with('…'));
     }
 }

@@ -103,7 +103,7 @@ async fn an_event_is_explained_by_its_id() {
     assert_eq!(other["failedClause"], "includedEventTypes");
     assert_eq!(
         other["explanation"],
-        "not matched: includedEventTypes of its filter says no"
+        "not matched: includedEventTypes of its filter says no: [\"Another.Type\"]"
     );
 
     let narrow = "?topic=orders&eventSubscription=other";

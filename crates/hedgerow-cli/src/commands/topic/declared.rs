@@ -59,13 +59,50 @@ impl FromStr for Entry {
     }
 }
 
+/// What a topic declares.
+const MEMBERS: [&str; 3] = ["inputSchema", "inputSchemaMapping", "disableLocalAuth"];
+
+/// What is another than before, in words.
+pub fn changed(before: Option<&Value>, after: &Value) -> Vec<String> {
+    let Some(before) = before else {
+        return Vec::new();
+    };
+    let other = MEMBERS
+        .iter()
+        .filter(|name| before[**name] != after[**name]);
+    other
+        .map(|name| format!("{name} was {}, is {}", before[*name], after[*name]))
+        .collect()
+}
+
 impl Declared {
+    /// The body that declares it over what is there: what is not given stays.
+    ///
+    /// # Errors
+    ///
+    /// If a member stands twice in one of the lists.
+    pub fn over(&self, present: Option<&Value>) -> Result<Value, Failure> {
+        let mut json = self.to_json()?;
+        let Some(present) = present else {
+            return Ok(json);
+        };
+        for name in MEMBERS {
+            if json[name].is_null() && !present[name].is_null() {
+                json[name] = present[name].clone();
+            }
+        }
+        if let Some(members) = json.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
+        }
+        Ok(json)
+    }
+
     /// The body that declares it. Whether it makes sense is for the server to say.
     ///
     /// # Errors
     ///
     /// If a member stands twice in one of the lists.
-    pub fn to_json(&self) -> Result<Value, Failure> {
+    fn to_json(&self) -> Result<Value, Failure> {
         let mut json = json!({});
         if let Some(schema) = self.input_schema {
             json["inputSchema"] = json!(schema.declared());
