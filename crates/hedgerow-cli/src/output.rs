@@ -90,6 +90,7 @@ fn cells(item: &Value, columns: &[Column]) -> Vec<String> {
     let cell = |pointer: &str| match item.pointer(pointer) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) if text.is_empty() => "-".to_owned(),
+        Some(Value::Array(items)) if items.is_empty() => "-".to_owned(),
         Some(Value::String(text)) => printable(text),
         Some(Value::Array(items)) => {
             let texts = items.iter().map(|item| match item {
@@ -167,5 +168,7 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
         let item = json!({"types": ["a", "b\r"]});
         assert_eq!(cells(&item, &[("TYPES", "/types")]), ["a, b\\r"]);
+        let nothing = json!({"types": []});
+        assert_eq!(cells(&nothing, &[("TYPES", "/types")]), ["-"]);
     }
 }

@@ -2,6 +2,7 @@
 //! server listens, and only its owner can read it; it is not removed when the server ends.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -13,8 +14,10 @@ use crate::failure::Failure;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ready {
-    /// Where the server listens, as a URL.
+    /// Where clients reach the server, as a URL: its `public_url` if it has one.
     pub endpoint: String,
+    /// The address and port that it listens on.
+    pub local_address: SocketAddr,
     /// The key of the demo topic; `dev` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_key: Option<String>,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::hold::Period;
 use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
@@ -204,8 +205,8 @@ pub enum Command {
         topic: String,
         /// Its name.
         name: String,
-        /// The subscription, when it holds.
-        answer: Answer<SubscriptionInfo>,
+        /// The subscription, and what was ended, when it holds.
+        answer: Answer<(SubscriptionInfo, Vec<EndedHold>)>,
     },
     /// Drops everything that is pending for a subscription. What is in flight is settled by its end, and not attempted again.
     PurgeSubscription {
@@ -382,15 +383,15 @@ pub struct SubscriptionInfo {
 pub struct HoldInfo {
     /// The strongest of what holds it.
     pub state: HoldState,
-    /// What the attempt met that began it; nothing when it is paused.
+    /// What the attempt met that began it.
     pub cause: Option<Outcome>,
     /// How often in a row: n of ED-237, or the periods of probation.
     pub level: u16,
     /// Since when; not known of a pause that an older server began.
     pub since: Option<Timestamp>,
-    /// Until when nothing is attempted. May have passed: then only trials are, until one succeeds.
+    /// Until when nothing is attempted. When it awaits a trial: since when it does.
     pub until: Option<Timestamp>,
-    /// When the next trial is, or may be if nothing is due by then.
+    /// When the next trial is, or may be if nothing is due by then; nothing when it awaits one and no event is there.
     pub next_trial: Option<Timestamp>,
     /// Deliveries that wait for the end of it.
     pub held: u64,
@@ -405,8 +406,12 @@ pub enum HoldState {
     Probation,
     /// Deliveries to its endpoint are delayed.
     Delayed,
+    /// What held it is over, and no attempt has succeeded since: one event is tried alone (ED-230, ED-238).
+    AwaitingTrial,
     /// Somebody paused it.
     Paused,
+    /// Its endpoint answered 410, which pauses it until somebody resumes it (ED-186).
+    Gone,
 }
 
 impl HoldState {
@@ -417,9 +422,22 @@ impl HoldState {
             Self::Healthy => "Healthy",
             Self::Probation => "Probation",
             Self::Delayed => "Delayed",
+            Self::AwaitingTrial => "AwaitingTrial",
             Self::Paused => "Paused",
+            Self::Gone => "Gone",
         }
     }
+}
+
+/// What an operator's call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedHold {
+    /// Probation, which is the subscription's own, or delayed delivery, which all share that deliver to the endpoint.
+    pub state: HoldState,
+    /// What was ended.
+    pub period: Period,
+    /// Whom it held: topic and subscription, by name.
+    pub held: Vec<(String, String)>,
 }
 
 /// What publishers need of the topics there are, by name in lower case.

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) kind: DestinationKind,
     pub(crate) policy: RetryPolicy,
     pub(crate) overrides: Overrides,
+    /// An answer 410 pauses the subscription (ED-186).
+    pub(crate) disable_on_gone: bool,
     pub(crate) response_timeout: Duration,
     /// The form of what is sent.
     pub(crate) delivery_schema: DeliverySchema,
@@ -81,6 +83,7 @@ impl Plan {
             kind: subscription.spec.destination.kind(),
             policy: subscription.spec.retry_policy,
             overrides: subscription.spec.overrides.clone(),
+            disable_on_gone: subscription.spec.disable_on_gone,
             response_timeout: subscription.spec.response_timeout,
             delivery_schema: subscription.spec.event_delivery_schema,
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),

@@ -28,7 +28,7 @@ pub use self::error::{ConfigError, Place, Problem};
 use self::settings::SETTINGS;
 use self::written::Written;
 use crate::public_url::PublicUrl;
-use crate::tls::TlsConfig;
+use crate::tls::{TlsConfig, TlsError};
 
 /// Every setting with its default and what it means.
 pub const DEFAULT_TOML: &str = include_str!("default.toml");
@@ -211,6 +211,14 @@ impl Config {
     #[must_use]
     pub const fn has_tls(&self) -> bool {
         self.tls.certificate_file.is_some()
+    }
+
+    /// Checks the files that settings name, as the start of a server does: the certificate and its key.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub fn check_files(&self) -> Result<(), TlsError> {
+        crate::tls::Tls::load(&self.tls).map(drop)
     }
 
     /// Checks what no single setting says.

@@ -22,6 +22,22 @@ pub enum Foreign {
     Origin,
 }
 
+impl Foreign {
+    /// What is wrong, and what helps.
+    pub(crate) const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Host => (
+                "this server answers on this machine only, and the Host of the request is another one",
+                "call it as localhost or 127.0.0.1",
+            ),
+            Self::Origin => (
+                "this server does not answer pages of other origins",
+                "call it from the command line, or from its own pages",
+            ),
+        }
+    }
+}
+
 impl DevGuard {
     /// Judges a request.
     pub(crate) fn judge(&self, request: &Parts) -> Result<(), Foreign> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hedgerow_dialect::event_grid::Report;
 use hedgerow_io::chance;
 use http::header::{CONNECTION, HeaderName, HeaderValue};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use tower_service::Service as _;
@@ -93,7 +93,19 @@ impl Requests {
         if let Some(guard) = &self.app.guard
             && let Err(foreign) = guard.judge(&parts)
         {
-            return ApiError::from(foreign).into_response().map(Either::Right);
+            // Publishers get the vendor's shape (ED-065, ED-067), also where their topic cannot be told.
+            let path = parts.uri.path();
+            let publishes = parts.method == Method::POST && path == "/";
+            if admin::is_meant(&parts.method, path) && !publishes {
+                return ApiError::from(foreign).into_response().map(Either::Right);
+            }
+            let report = Report {
+                request_id: id,
+                number: 0,
+                time: self.app.time(),
+            };
+            let answer = Refusal::from(foreign).into_response(&report);
+            return answer.map(Either::Left);
         }
         if let Some(route) = publish::route(&self.app.public_url, &parts) {
             let answer = handler::answer(&self.app, route, &parts, body, id).await;

@@ -89,6 +89,9 @@ pub struct Subscription {
     /// Since when, if it is and a server noted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Timestamp>,
+    /// Whether its endpoint paused it, by an answer 410 (ED-186), and not an operator.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
     /// When it was resumed last: what became due before was held until then.
     #[serde(default)]
     pub resumed: Option<Timestamp>,
@@ -189,6 +192,9 @@ pub enum Change {
         id: SubscriptionId,
         /// Whether it is paused now.
         is_paused: bool,
+        /// Whether an answer 410 of its endpoint paused it (ED-186).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_gone: bool,
         /// When.
         at: Timestamp,
     },
@@ -417,6 +423,7 @@ impl Catalog {
                     allowed_rate: None,
                     is_paused: false,
                     paused: None,
+                    is_gone: false,
                     resumed: None,
                     purges: Vec::new(),
                 };
@@ -444,7 +451,12 @@ impl Catalog {
                 }
             }
             Change::SubscriptionReset { .. } => {}
-            Change::SubscriptionPaused { id, is_paused, at } => self.pause(id, is_paused, at),
+            Change::SubscriptionPaused {
+                id,
+                is_paused,
+                is_gone,
+                at,
+            } => self.pause(id, is_paused, is_gone, at),
             Change::SubscriptionPurged { id, from_seq, at } => {
                 self.begin_purge(id, from_seq, at, next_seq);
             }
@@ -454,7 +466,7 @@ impl Catalog {
         Vec::new()
     }
 
-    fn pause(&mut self, id: SubscriptionId, is_paused: bool, at: Timestamp) {
+    fn pause(&mut self, id: SubscriptionId, is_paused: bool, is_gone: bool, at: Timestamp) {
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             if subscription.is_paused && !is_paused {
                 subscription.resumed = Some(at);
@@ -463,6 +475,7 @@ impl Catalog {
                 subscription.paused = is_paused.then_some(at);
             }
             subscription.is_paused = is_paused;
+            subscription.is_gone = is_paused && is_gone;
         }
     }
 

@@ -17,7 +17,7 @@ pub struct ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Says whether file and environment are right.
+    /// Says whether file and environment are right, and the certificate and key that they name.
     Check(Source),
     /// Prints every setting in force, as a file that gives them again.
     Show(Source),
@@ -35,7 +35,10 @@ impl ConfigCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Check(Source { config }) => {
-                serve::load(config.as_deref())?;
+                let config = serve::load(config.as_deref())?;
+                config.check_files().map_err(|error| {
+                    Failure::because("the configuration cannot be used", &error)
+                })?;
                 output::line("the configuration is right");
             }
             Action::Show(Source { config }) => {

@@ -186,6 +186,7 @@ impl Dev {
         let running = Running {
             local_url: format!("http://{}", server.local_addr()),
             public_url: server.public_url().to_owned(),
+            local_address: server.local_address(),
             admin_token: server.admin_token().to_owned(),
             handle: server.handle(),
             applier: server.applier(),
@@ -226,6 +227,7 @@ impl Dev {
         if let Some(file) = &self.ready_file {
             file.write(&Ready {
                 endpoint: running.public_url.clone(),
+                local_address: running.local_address,
                 topic_key: Some(declared.topic.keys.key1.clone()),
                 admin_token: running.admin_token.clone(),
                 receiver: Some(running.receiver.url()),
@@ -257,6 +259,8 @@ impl Dev {
         }
         if keys::is_terminal() {
             line(&format!("type, and press Enter: {}\n", keys::HELP));
+        } else {
+            line(keys::NO_TERMINAL);
         }
     }
 
@@ -310,6 +314,7 @@ impl Dev {
 struct Running {
     local_url: String,
     public_url: String,
+    local_address: SocketAddr,
     admin_token: String,
     handle: ServerHandle,
     applier: Applier,

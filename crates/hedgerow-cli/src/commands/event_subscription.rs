@@ -182,7 +182,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 37] = [
+const ONE: [Column; 40] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -210,6 +210,9 @@ const ONE: [Column; 37] = [
         "event ttl, minutes",
         "/retryPolicy/eventTimeToLiveInMinutes",
     ),
+    ("final statuses", "/retry/finalStatuses"),
+    ("retriable statuses", "/retry/retriableStatuses"),
+    ("disable on gone", "/retry/disableOnGone"),
     ("response timeout, seconds", "/responseTimeoutSeconds"),
     (
         "dead-letter directory",
@@ -231,7 +234,7 @@ const ONE: [Column; 37] = [
     ("dropped", "/status/dropped"),
     ("pending", "/status/pending"),
     ("in flight", "/status/inFlight"),
-    ("held back", "/status/hold/state"),
+    ("hold", "/status/hold/state"),
     ("held back because of", "/status/hold/cause"),
     ("held back since", "/status/hold/since"),
     ("held back until", "/status/hold/until"),
@@ -306,8 +309,10 @@ impl EventSubscriptionCommand {
                 operate(&client, &place, "resume", &sentence, format).await
             }
             Action::Reset(place) => {
-                let sentence = format!("nothing holds event subscription {} back", place.name);
-                operate(&client, &place, "reset", &sentence, format).await
+                let path = format!("{}/reset", place.path());
+                let reply = client.admin(Method::POST, &path, None).await?;
+                output::done(&was_reset(&place, &reply.body), &reply.body, format);
+                Ok(())
             }
             Action::Purge { place, yes } => {
                 let what = format!(
@@ -340,6 +345,38 @@ fn purged(place: &Place, report: &Value) -> String {
     };
     let (name, dropped) = (&place.name, count("dropped"));
     format!("event subscription {name} purged: {dropped} dropped{passed_over}{last_ones}")
+}
+
+/// What a reset ended, and for whom, in a sentence.
+fn was_reset(place: &Place, answer: &Value) -> String {
+    let text =
+        |value: &Value, member: &str| output::printable(value[member].as_str().unwrap_or_default());
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let of = |ended: &Value| {
+        let cause = text(ended, "cause");
+        if ended["state"] != "Delayed" {
+            return format!("its probation after {cause} is ended");
+        }
+        let held = list(&ended["eventSubscriptions"]);
+        let held = held
+            .iter()
+            .map(|held| format!("{}/{}", text(held, "topic"), text(held, "name")));
+        let held = held.collect::<Vec<_>>().join(", ");
+        format!("delayed delivery to its endpoint is ended, for {held}")
+    };
+    let name = &place.name;
+    let ended: Vec<_> = list(&answer["ended"]).iter().map(of).collect();
+    let ended = if ended.is_empty() {
+        format!("nothing held event subscription {name} back, nothing was ended")
+    } else {
+        format!("event subscription {name} reset: {}", ended.join("; "))
+    };
+    let still = if answer["isPaused"] == true {
+        "; it is still paused"
+    } else {
+        ""
+    };
+    format!("{ended}{still}")
 }
 
 async fn operate(
@@ -425,6 +462,27 @@ mod tests {
             line.settings.declare(endpoint).unwrap()
         };
         assert_eq!(declared(&[], None), json!({}));
+        let more = [
+            "--response-timeout=20",
+            "--final-statuses",
+            "404",
+            "410",
+            "--retriable-statuses",
+            "--disable-on-gone",
+            "--probation-threshold=5",
+            "--probation-deadletter-on-client-error=true",
+            "--delayed-delivery=false",
+            "--delayed-delivery-events=20",
+            "--delayed-delivery-first-window=30",
+            "--delayed-delivery-max-window=600",
+        ];
+        let expected = json!({
+            "responseTimeoutSeconds": 20,
+            "retry": {"finalStatuses": [404, 410], "retriableStatuses": [], "disableOnGone": true},
+            "probation": {"threshold": 5, "deadLetterOnClientError": true},
+            "delayedDelivery": {"enabled": false, "events": 20, "firstWindow": 30, "maxWindow": 600},
+        });
+        assert_eq!(declared(&more, None), expected);
         let words = [
             "--included-event-types",
             "--subject-ends-with",

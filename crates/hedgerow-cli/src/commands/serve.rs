@@ -24,7 +24,7 @@ pub struct ServeCommand {
     /// endpoint: what each answers is told when it does. May be given several times.
     #[arg(long, value_name = "FILE")]
     apply: Vec<PathBuf>,
-    /// Written, for its owner only, once events are taken: JSON with endpoint, adminToken and pid.
+    /// Written, for its owner only, once events are taken: JSON with endpoint, localAddress, adminToken and pid.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
     /// The form of log lines; otherwise as configured.
@@ -97,6 +97,7 @@ async fn serve(
     }
     let ready = Ready {
         endpoint: server.public_url().to_owned(),
+        local_address: server.local_address(),
         topic_key: None,
         admin_token: server.admin_token().to_owned(),
         receiver: None,

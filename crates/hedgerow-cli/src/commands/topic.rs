@@ -66,10 +66,12 @@ const LIST: [Column; 4] = [
     ("CREATED", "/createdTime"),
 ];
 
-const ONE: [Column; 5] = [
+const ONE: [Column; 7] = [
     ("name", "/name"),
     ("id", "/id"),
     ("input schema", "/inputSchema"),
+    ("input schema mapping", "/inputSchemaMapping/properties"),
+    ("keys and signatures refused", "/disableLocalAuth"),
     ("endpoint", "/endpoint"),
     ("created", "/createdTime"),
 ];

@@ -147,6 +147,12 @@ fn topics_take_the_names_that_vendors_users_know() {
         "subject": { "defaultValue": "a=b" },
     }});
     assert_eq!(shown["inputSchemaMapping"], expected);
+    let shown = printed(&server.run(&["topic", "show", "custom"]));
+    assert!(shown.contains("order.id"), "{shown}");
+    assert!(
+        shown.contains("keys and signatures refused  true"),
+        "{shown}"
+    );
 
     let twice = ["--input-mapping-fields", "id=a", "ID=b"];
     complained(&create("other", &twice), 1);

@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::kit::{HeldEndpoint, Place, Server, complained, event, printed, request, run, until};
+use crate::kit::{
+    HeldEndpoint, Place, Server, complained, event, hedgerow, printed, request, run, until,
+};
 
 /// A server with an attempt that runs until the endpoint is released.
 fn serving_an_attempt(place: &Place) -> (Server, HeldEndpoint) {
@@ -158,4 +160,27 @@ fn settings_are_shown_as_a_file() {
         &place.text("again.toml"),
     ]));
     assert_eq!(again, shown);
+}
+
+/// With `public_url` the ready file still says where the server listens.
+#[test]
+fn the_ready_file_has_both_addresses() {
+    let place = Place::new();
+    let config = place.config("");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(
+        &config,
+        format!("public_url = \"https://events.example.com\"\n{text}"),
+    )
+    .unwrap();
+    let ready_file = place.path("ready.json");
+    let serve = ["serve", "--config", &config, "--ready-file"];
+    let mut command = hedgerow(&serve);
+    command.arg(&ready_file);
+    let server = Server::start(command, &ready_file);
+    assert_eq!(server.endpoint(), "https://events.example.com");
+    let local = server.ready["localAddress"].as_str().unwrap();
+    let local: std::net::SocketAddr = local.parse().unwrap();
+    assert!(local.ip().is_loopback() && local.port() != 0, "{local}");
+    std::net::TcpStream::connect(local).unwrap();
 }

@@ -93,6 +93,19 @@ fn an_address_that_others_reach_wants_tls_or_a_word() {
     let half = settings.lines().next().unwrap().to_owned() + "\ncertificate_file = \"a.pem\"\n";
     let refused = complained(&check(&half), 1);
     assert!(refused.contains("tls.key_file"), "{refused}");
+    // The files are read as `serve` reads them: one that is missing, and a key of another certificate.
+    let (certificate, key) = (place.text("certificate.pem"), place.text("key.pem"));
+    std::fs::rename(&key, place.path("away.pem")).unwrap();
+    let refused = complained(&check(&settings), 1);
+    assert!(
+        refused.contains("cannot read") && refused.contains("key.pem"),
+        "{refused}"
+    );
+    let kept = std::fs::read(&certificate).unwrap();
+    let of_others = certify(&place);
+    std::fs::write(&certificate, kept).unwrap();
+    let refused = complained(&check(&of_others), 1);
+    assert!(refused.contains("cannot be used"), "{refused}");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::SpecError;
 use super::advanced::{AdvancedFilter, Form};
 use super::fields::Fields;
+use super::{SpecError, Warning};
 use crate::limits;
 
 /// Which events a subscription wants. [`crate::filter::Filter`] makes it ready.
@@ -101,6 +101,30 @@ impl FilterSpec {
     /// The first offending member.
     pub fn check(value: &Value, path: &str) -> Result<Self, SpecError> {
         Self::read(value, path, Form::Declared)
+    }
+
+    /// What of the event types will surprise: an `All` that is not alone means a type of this name (ED-086), and a comma
+    /// separates nothing.
+    #[must_use]
+    pub fn type_warnings(&self, path: &str) -> Vec<Warning> {
+        let types = self.included_event_types.as_deref().unwrap_or_default();
+        let message = |text: &str| {
+            if text.eq_ignore_ascii_case("all") && types != ["All"] {
+                Some("means a type of this name; a single \"All\", written so, means all types")
+            } else if text.contains(',') {
+                Some("is one type, its comma included; list several types one by one")
+            } else {
+                None
+            }
+        };
+        let types = types.iter().enumerate();
+        let warnings = types.filter_map(|(index, text)| {
+            Some(Warning {
+                field: member(path, &format!("includedEventTypes[{index}]")),
+                message: message(text)?.to_owned(),
+            })
+        });
+        warnings.collect()
     }
 
     pub(super) fn read(value: &Value, path: &str, form: Form) -> Result<Self, SpecError> {
@@ -208,4 +232,26 @@ fn text_rule() -> String {
         "must be a text of at most {} bytes",
         limits::FILTER_TEXT_BYTES_MAX
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-086 knows the single entry `All`.
+    #[test]
+    fn types_that_will_surprise_are_told() {
+        let told = |types: &[&str]| {
+            let filter = json!({ "includedEventTypes": types });
+            let filter = FilterSpec::check(&filter, "filter").unwrap();
+            let warnings = filter.type_warnings("filter");
+            let fields = warnings.into_iter().map(|warning| warning.field);
+            fields.collect::<Vec<_>>()
+        };
+        assert_eq!(told(&["All"]), [""; 0]);
+        assert_eq!(told(&["Foo", "Bar.All"]), [""; 0]);
+        assert_eq!(told(&["Foo", "All"]), ["filter.includedEventTypes[1]"]);
+        assert_eq!(told(&["all"]), ["filter.includedEventTypes[0]"]);
+        assert_eq!(told(&["A,B"]), ["filter.includedEventTypes[0]"]);
+    }
 }

@@ -29,6 +29,8 @@ pub struct SubscriptionSpec {
     pub retry_policy: RetryPolicy,
     /// `retry.finalStatuses` and `retry.retriableStatuses`.
     pub overrides: Overrides,
+    /// `retry.disableOnGone`: an answer 410 pauses it until it is resumed (ED-186).
+    pub disable_on_gone: bool,
     /// From the start of an attempt to the complete response head (ED-176).
     pub response_timeout: Duration,
     /// The form of what is sent; it never changes (ED-130).
@@ -88,6 +90,7 @@ impl SubscriptionSpec {
             filter: FilterSpec::default(),
             retry_policy: RetryPolicy::default(),
             overrides: Overrides::default(),
+            disable_on_gone: false,
             response_timeout: Duration::from_secs(RESPONSE_TIMEOUT_SECONDS.into()),
             event_delivery_schema: DeliverySchema::default(),
             dead_letter_destination: None,
@@ -113,6 +116,7 @@ impl SubscriptionSpec {
         let Some(destination) = fields.object("destination")? else {
             return Err(fields.error("destination", "is required"));
         };
+        let (overrides, disable_on_gone) = check_retry(fields.object("retry")?)?;
         let spec = Self {
             destination: check_destination(destination)?,
             filter: match fields.value("filter") {
@@ -120,7 +124,8 @@ impl SubscriptionSpec {
                 Some(filter) => FilterSpec::read(filter, "filter", form)?,
             },
             retry_policy: check_retry_policy(fields.object("retryPolicy")?, &mut warnings)?,
-            overrides: check_overrides(fields.object("retry")?)?,
+            overrides,
+            disable_on_gone,
             response_timeout: check_response_timeout(&mut fields)?,
             event_delivery_schema: DeliverySchema::check(&mut fields)?,
             dead_letter_destination: fields
@@ -138,6 +143,7 @@ impl SubscriptionSpec {
             "expirationTimeUtc",
         ])?;
         fields.finish()?;
+        warnings.extend(spec.filter.type_warnings("filter"));
         Ok(Checked { spec, warnings })
     }
 
@@ -170,6 +176,7 @@ impl SubscriptionSpec {
             "retry": {
                 "finalStatuses": self.overrides.final_statuses,
                 "retriableStatuses": self.overrides.retriable_statuses,
+                "disableOnGone": self.disable_on_gone,
             },
             "responseTimeoutSeconds": self.response_timeout.as_secs(),
             "eventDeliverySchema": self.event_delivery_schema.as_str(),
@@ -255,9 +262,10 @@ fn check_retry_policy(
     Ok(policy)
 }
 
-fn check_overrides(fields: Option<Fields<'_>>) -> Result<Overrides, SpecError> {
+/// The overrides, and `disableOnGone`.
+fn check_retry(fields: Option<Fields<'_>>) -> Result<(Overrides, bool), SpecError> {
     let Some(mut fields) = fields else {
-        return Ok(Overrides::default());
+        return Ok((Overrides::default(), false));
     };
     let final_statuses = statuses(&mut fields, "finalStatuses")?;
     let retriable_statuses = statuses(&mut fields, "retriableStatuses")?;
@@ -268,11 +276,13 @@ fn check_overrides(fields: Option<Fields<'_>>) -> Result<Overrides, SpecError> {
         let member = format!("retriableStatuses[{index}]");
         return Err(fields.error(&member, "stands in finalStatuses too"));
     }
+    let disable_on_gone = fields.boolean("disableOnGone")?.unwrap_or_default();
     fields.finish()?;
-    Ok(Overrides {
+    let overrides = Overrides {
         final_statuses,
         retriable_statuses,
-    })
+    };
+    Ok((overrides, disable_on_gone))
 }
 
 fn statuses(fields: &mut Fields<'_>, name: &'static str) -> Result<Vec<u16>, SpecError> {

@@ -36,6 +36,8 @@ enum Wanted {
     Conclusion(Conclusion),
     /// A purge of a subscription has dropped everything.
     PurgeEnded(SubscriptionId),
+    /// The endpoint of a subscription said that it is gone for good.
+    Gone(SubscriptionId),
 }
 
 /// Answers who asked for a change, once it holds or cannot be made.
@@ -115,6 +117,7 @@ impl Engine {
                 Some(Wanted::Command(command)) => self.change_for(command),
                 Some(Wanted::Conclusion(conclusion)) => self.change_for_conclusion(conclusion),
                 Some(Wanted::PurgeEnded(id)) => self.change_for_end_of_purge(id),
+                Some(Wanted::Gone(id)) => self.change_for_gone(id),
                 None => break,
             };
             let Some((change, answered)) = change else {
@@ -152,6 +155,30 @@ impl Engine {
     pub(super) fn note_end_of_purge(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         self.declarations.waiting.push_back(Wanted::PurgeEnded(id));
         self.next_change()
+    }
+
+    /// Lets a subscription be paused because its endpoint is gone (ED-186), once the changes before it hold.
+    pub(super) fn note_gone(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let waits = |wanted: &Wanted| matches!(wanted, Wanted::Gone(other) if *other == id);
+        if !self.declarations.waiting.iter().any(waits) {
+            self.declarations.waiting.push_back(Wanted::Gone(id));
+        }
+        self.next_change()
+    }
+
+    fn change_for_gone(&self, id: SubscriptionId) -> Option<(Change, Answered)> {
+        let found = self.view.catalog().subscription(id)?;
+        // Declared otherwise, or paused, since.
+        if found.is_paused || !found.spec.disable_on_gone {
+            return None;
+        }
+        let change = Change::SubscriptionPaused {
+            id,
+            is_paused: true,
+            is_gone: true,
+            at: self.now(),
+        };
+        Some((change, nobody_waits()))
     }
 
     fn change_for_end_of_purge(&self, id: SubscriptionId) -> Option<(Change, Answered)> {
@@ -233,7 +260,12 @@ impl Engine {
                 let found = self.subscription_named(&topic, &name);
                 let (subscription, answer) = found_or_answered(found, answer)?;
                 let id = subscription.id;
-                Some((Change::SubscriptionReset { id }, told(id, answer)))
+                let ended = self.holds_of(id);
+                let answered: Answered = Box::new(move |made| {
+                    let info = made.and_then(|engine| engine.info_of(id));
+                    reply(answer, info.map(|info| (info, ended)));
+                });
+                Some((Change::SubscriptionReset { id }, answered))
             }
             Command::PurgeSubscription {
                 topic,
@@ -403,7 +435,12 @@ impl Engine {
         }
         let id = subscription.id;
         let at = self.now();
-        let change = Change::SubscriptionPaused { id, is_paused, at };
+        let change = Change::SubscriptionPaused {
+            id,
+            is_paused,
+            is_gone: false,
+            at,
+        };
         Some((change, told(id, answer)))
     }
 

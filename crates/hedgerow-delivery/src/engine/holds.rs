@@ -16,7 +16,7 @@ use hedgerow_store::record::{Hold, Holds, Moved, MovedDelivery, Progress, Record
 
 use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
-use crate::command::{HoldInfo, HoldState};
+use crate::command::{EndedHold, HoldInfo, HoldState};
 use crate::runner::{Next, Runner};
 use crate::windows::{EndpointKey, Tickets};
 
@@ -404,6 +404,37 @@ impl Engine {
         self.plan_wake(id)
     }
 
+    /// What an operator's call would end, and for whom.
+    pub(super) fn holds_of(&self, id: SubscriptionId) -> Vec<EndedHold> {
+        let Some(runner) = self.runners.get(&id) else {
+            return Vec::new();
+        };
+        let name = |runner: &Runner| {
+            let plan = &runner.plan;
+            (plan.topic_name.clone(), plan.subscription_name.clone())
+        };
+        let probation = runner.probation.period().map(|period| EndedHold {
+            state: HoldState::Probation,
+            period,
+            held: vec![name(runner)],
+        });
+        let endpoint = self.windows.get(&runner.plan.delayed_at);
+        let window = endpoint.and_then(|endpoint| {
+            let period = endpoint.window.period()?;
+            let members = endpoint.members.iter();
+            let runners = members.filter_map(|member| self.runners.get(member));
+            let held = runners.filter(|runner| runner.plan.delayed_delivery.enabled);
+            let mut held: Vec<_> = held.map(name).collect();
+            held.sort_unstable();
+            Some(EndedHold {
+                state: HoldState::Delayed,
+                period,
+                held,
+            })
+        });
+        probation.into_iter().chain(window).collect()
+    }
+
     /// A HOLD record that has to be written before an operator's call is answered: the window of an endpoint may stand in
     /// that of another subscription.
     pub(super) fn journal_end_of_window(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
@@ -443,19 +474,28 @@ impl Engine {
             (None, Some(window)) => (HoldState::Delayed, Some(window)),
             (None, None) => (HoldState::Healthy, None),
         };
+        let now = self.now();
+        if period.is_some_and(|period| period.until <= now) {
+            state = HoldState::AwaitingTrial;
+        }
         if subscription.is_paused {
-            state = HoldState::Paused;
+            state = if subscription.is_gone {
+                HoldState::Gone
+            } else {
+                HoldState::Paused
+            };
         }
         let first = runner.and_then(Runner::first_to_come);
-        let next_trial = period.filter(|_| !subscription.is_paused).map(|period| {
-            let due = first.unwrap_or(Timestamp::ZERO);
-            period.until.max(due).max(self.now())
+        let period_to_try = period.filter(|_| !subscription.is_paused);
+        let next_trial = period_to_try.and_then(|period| match first {
+            Some(due) => Some(period.until.max(due)),
+            None => Some(period.until).filter(|until| *until > now),
         });
         HoldInfo {
             state,
             cause: period.map(|period| period.cause),
             level: period.map_or(0, |period| period.level),
-            since: if state == HoldState::Paused {
+            since: if subscription.is_paused {
                 subscription.paused
             } else {
                 period.map(|period| period.since)

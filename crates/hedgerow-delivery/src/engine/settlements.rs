@@ -30,6 +30,9 @@ use crate::runner::{Flight, LateExchange};
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const LATE_ORDER_SLACK: usize = 1024;
 
+/// What an endpoint answers that is gone for good (ED-186).
+const GONE: u16 = 410;
+
 impl Engine {
     /// Takes what became of an attempt.
     pub(super) fn delivery_report(
@@ -80,6 +83,7 @@ impl Engine {
             Signal::of(outcome)
         };
         self.give_back(flight.seat.take(), signal);
+        let end_status = end.found.met.status();
         let progress = flight.progress.filter(|_| !flight.is_settled);
         match (outcome, progress) {
             (Some(outcome), _) => metrics.note_failed(outcome, end.found.met.status()),
@@ -105,6 +109,14 @@ impl Engine {
             line,
             Circumstances::of_attempt(HistoryKind::Attempt, key, end),
         );
+        if plan.disable_on_gone && end_status == GONE {
+            tracing::warn!(
+                topic = plan.topic_name,
+                subscription = plan.subscription_name,
+                "its endpoint answered 410: the subscription is paused until somebody resumes it"
+            );
+            self.note_gone(key.subscription)?;
+        }
         self.look_again(key.subscription)
     }
 

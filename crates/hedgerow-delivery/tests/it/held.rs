@@ -39,7 +39,7 @@ async fn reset(world: &World) -> SubscriptionInfo {
         name: "the-sub".to_owned(),
         answer,
     });
-    asked.await.unwrap()
+    asked.await.unwrap().0
 }
 
 async fn update(world: &World, name: &str, more: serde_json::Value) {
@@ -469,4 +469,126 @@ async fn a_paused_event_expires_at_its_time() {
     world.settle().await;
     assert!(world.seen().is_empty());
     world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-186: an answer 410 pauses a subscription that asks for it, over a crash too; the delivery itself goes on as the row of
+/// 410 says once somebody resumes it. One that does not ask for it is tried again as ever.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_gone_pauses_its_subscription() {
+    let mut world = World::new(|_, attempt| Meet::status(if attempt < 2 { 410 } else { 200 }));
+    let topic = world.topic("orders").await;
+    update(&world, "the-sub", json!({"retry": {"disableOnGone": true}})).await;
+    update(
+        &world,
+        "other",
+        json!({"filter": {"includedEventTypes": ["none"]}}),
+    )
+    .await;
+    world.publish(topic, &["e1"]).await;
+    world.sleep_until(seconds(5)).await;
+    world.publish(topic, &["e2"]).await;
+    world.sleep_until(seconds(100)).await;
+    world.crash().await;
+    world.sleep_until(seconds(200)).await;
+    assert_eq!(attempts(&world, "e1"), [0.0]);
+    assert_eq!(attempts(&world, "e2"), [0.0; 0], "nothing is begun");
+    let info = world.info("orders", "the-sub").await;
+    assert!(info.subscription.is_paused && info.subscription.is_gone);
+    assert_eq!((info.hold.state, info.hold.held), (HoldState::Gone, 2));
+    let since = info.hold.since.unwrap();
+    assert_eq!(info.hold.cause, None);
+    assert!(since.since(info.subscription.created) < seconds(1));
+    let other = world.info("orders", "other").await;
+    assert_eq!(other.hold.state, HoldState::Healthy);
+
+    // The next 410 pauses it again.
+    let hold = pause(&world, false).await.hold;
+    assert_eq!(hold.state, HoldState::Healthy);
+    world.sleep_until(seconds(1_000)).await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(info.hold.state, HoldState::Gone);
+
+    update(
+        &world,
+        "the-sub",
+        json!({"retry": {"disableOnGone": false}}),
+    )
+    .await;
+    let resumed = pause(&world, false).await;
+    assert!(!resumed.subscription.is_gone);
+    world.sleep_until(seconds(10_000)).await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(info.counters.delivered, 2);
+    assert_eq!(info.hold.state, HoldState::Healthy);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-227, ED-230: a probation ends at its time. Then the subscription awaits a trial, and nothing else is said of it.
+#[tokio::test(start_paused = true)]
+async fn after_its_end_a_probation_is_shown_as_none() {
+    let world = World::new(|id, _| Meet::status(if id == "late" { 200 } else { 401 }));
+    let topic = world.topic("orders").await;
+    let declared = json!({"retryPolicy": {"maxDeliveryAttempts": 1}});
+    update(&world, "the-sub", declared).await;
+    world.publish(topic, &["e1", "e2", "e3"]).await;
+    world.sleep_until(seconds(1)).await;
+    let hold = world.info("orders", "the-sub").await.hold;
+    assert_eq!(hold.state, HoldState::Probation);
+    let until = hold.until.unwrap();
+    assert_eq!(until.since(hold.since.unwrap()), seconds(300), "ED-225");
+    assert_eq!(hold.next_trial, Some(until));
+    world.sleep_until(seconds(301)).await;
+    let hold = world.info("orders", "the-sub").await.hold;
+    assert_eq!(hold.state, HoldState::AwaitingTrial);
+    assert_eq!(
+        (hold.until, hold.next_trial),
+        (Some(until), None),
+        "no event is there to try it with"
+    );
+    world.publish(topic, &["late"]).await;
+    world.sleep_until(seconds(310)).await;
+    let hold = world.info("orders", "the-sub").await.hold;
+    assert_eq!((hold.state, hold.until), (HoldState::Healthy, None));
+}
+
+/// ED-232, ED-236: a reset says what it ended: the probation of the subscription, and delayed delivery for all that share the
+/// endpoint.
+#[tokio::test(start_paused = true)]
+async fn a_reset_says_what_it_ended_and_for_whom() {
+    let world = World::new(|_, _| Meet::status(503));
+    let topic = world.topic("orders").await;
+    let declared = json!({"delayedDelivery": {"events": 3}});
+    update(&world, "the-sub", declared.clone()).await;
+    update(&world, "other", declared).await;
+    let asked = || {
+        world.handle.ask(|answer| Command::ResetSubscription {
+            topic: "orders".to_owned(),
+            name: "the-sub".to_owned(),
+            answer,
+        })
+    };
+    assert_eq!(asked().await.unwrap().1, [], "nothing held it");
+    world.publish(topic, &["e1", "e2", "e3"]).await;
+    world.sleep_until(seconds(1)).await;
+    let (info, ended) = asked().await.unwrap();
+    assert_eq!(info.hold.state, HoldState::Healthy);
+    let names = |names: &[&str]| -> Vec<(String, String)> {
+        let name = |name: &&str| ("orders".to_owned(), (*name).to_owned());
+        names.iter().map(name).collect()
+    };
+    let told: Vec<_> = ended
+        .iter()
+        .map(|ended| (ended.state, ended.period.cause, ended.held.clone()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (HoldState::Probation, Outcome::Busy, names(&["the-sub"])),
+            (
+                HoldState::Delayed,
+                Outcome::Busy,
+                names(&["other", "the-sub"])
+            ),
+        ]
+    );
 }

@@ -260,7 +260,14 @@ fn why_it_waits(waiting: &Waiting) -> Option<String> {
         WaitingFor::Start => "deliveries have not begun, or the server stops".to_owned(),
         WaitingFor::Resume => {
             let since = hold.since.map(|since| format!(" since {since}"));
-            format!("the subscription is paused{}", since.unwrap_or_default())
+            let since = since.unwrap_or_default();
+            if hold.state == HoldState::Gone {
+                format!(
+                    "the subscription is paused{since}: its endpoint answered 410 and `disableOnGone` is set"
+                )
+            } else {
+                format!("the subscription is paused{since}")
+            }
         }
         WaitingFor::EndOfHold => {
             let until = hold.until.map(|until| format!(" until {until}"));
@@ -270,7 +277,15 @@ fn why_it_waits(waiting: &Waiting) -> Option<String> {
                 None => format!("{}{until}, then one event is tried", held_by()),
             }
         }
-        WaitingFor::Trial => format!("{}: another event is tried alone first", held_by()),
+        WaitingFor::Trial => {
+            let after = hold
+                .cause
+                .map(|cause| format!(" after {}", cause.as_str()))
+                .unwrap_or_default();
+            let until = hold.until.map(|until| format!(" ended at {until}"));
+            let until = until.unwrap_or_else(|| " is over".to_owned());
+            format!("the hold{after}{until}: one event is tried alone first")
+        }
         WaitingFor::Reading { behind: 1 } => "it is about to be read".to_owned(),
         WaitingFor::Reading { behind } => {
             format!("its subscription is behind, {behind} events up to this one")

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Members of answers that are no part of a declaration.
-const READ_ONLY: [&str; 11] = [
+const READ_ONLY: [&str; 12] = [
     "name",
     "id",
     "topic",
@@ -16,6 +16,7 @@ const READ_ONLY: [&str; 11] = [
     "allowedRequestsPerMinute",
     "validation",
     "update",
+    "ended",
 ];
 
 /// What is declared with a patch over it. A destination of another type takes the place of the present one.

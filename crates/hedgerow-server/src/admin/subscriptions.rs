@@ -8,7 +8,7 @@ use hedgerow_core::spec::{
     DeadLetterDestination, Destination, SpecError, SubscriptionSpec, Warning,
 };
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::{Command, EngineHandle, HoldInfo, SubscriptionInfo};
+use hedgerow_delivery::command::{Command, EndedHold, EngineHandle, HoldInfo, SubscriptionInfo};
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -311,10 +311,28 @@ pub async fn reset(
         name,
         answer,
     };
-    let info = app.engine()?.ask(reset).await?;
+    let (info, ended) = app.engine()?.ask(reset).await?;
     let (topic, subscription) = (&info.topic_name, &info.subscription.name);
-    tracing::info!(topic, %subscription, "probation and delayed delivery ended by an operator");
-    Ok(Json(shown(&info)))
+    let count = ended.len();
+    tracing::info!(topic, %subscription, ended = count, "probation and delayed delivery ended by an operator");
+    let mut json = shown(&info);
+    json["ended"] = ended.iter().map(shown_end).collect();
+    Ok(Json(json))
+}
+
+fn shown_end(ended: &EndedHold) -> Value {
+    let held = ended.held.iter();
+    let held: Vec<_> = held
+        .map(|(topic, name)| json!({ "topic": topic, "name": name }))
+        .collect();
+    json!({
+        "state": ended.state.as_str(),
+        "cause": ended.period.cause.as_str(),
+        "level": ended.period.level,
+        "since": ended.period.since.to_string(),
+        "until": ended.period.until.to_string(),
+        "eventSubscriptions": held,
+    })
 }
 
 /// Drops what is pending.

@@ -19,6 +19,8 @@ const TEXT_BYTES_MAX: u64 = 64 << 10;
 pub struct GridFiles {
     topics: Vec<Value>,
     subscriptions: Vec<Value>,
+    /// Sections that are none: whoever judges the declarations refuses them, beside every other fault.
+    others: Map<String, Value>,
     /// Where each member stands, by its path.
     places: HashMap<String, (PathBuf, usize)>,
     problems: Vec<String>,
@@ -50,7 +52,12 @@ impl GridFiles {
     /// The declarations, for [`super::apply`] and its route.
     #[must_use]
     pub fn declarations(&self) -> Value {
-        json!({ "topics": self.topics, "eventSubscriptions": self.subscriptions })
+        let mut declarations =
+            json!({ "topics": self.topics, "eventSubscriptions": self.subscriptions });
+        for (name, value) in &self.others {
+            declarations[name] = value.clone();
+        }
+        declarations
     }
 
     /// A fault in a line, with file, line and member.
@@ -93,11 +100,9 @@ impl GridFiles {
                 "topics" => self.topics.len(),
                 "eventSubscriptions" => self.subscriptions.len(),
                 other => {
-                    let problem = format!(
-                        "{}:{line}: {other}: is unknown here; known are topics, eventSubscriptions",
-                        path.display()
-                    );
-                    self.problems.push(problem);
+                    let place = self.places.entry(other.to_owned());
+                    place.or_insert_with(|| (path.to_owned(), line));
+                    self.others.insert(other.to_owned(), json!([]));
                     continue;
                 }
             };

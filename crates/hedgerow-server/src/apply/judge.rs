@@ -10,12 +10,15 @@ use hedgerow_core::name::{SubscriptionName, TopicName};
 use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::text::beginning;
 use hedgerow_delivery::command::{Command, CommandError, EngineHandle};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
 use crate::access::Grant;
 use crate::admin::complete_subscription;
 use crate::state::{App, Phase, Unavailable};
+
+/// Faults of one declaration that are told.
+const FAULTS_OF_ONE_MAX: usize = 100;
 
 /// The faults found so far.
 #[derive(Default)]
@@ -61,6 +64,11 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
             );
         }
     }
+    let declared = items(members, "topics", &mut Faults::default());
+    let declared: Vec<_> = declared
+        .iter()
+        .filter_map(|(_, topic)| Some(topic.get("name")?.as_str()?.to_ascii_lowercase()))
+        .collect();
     for (path, members) in items(members, "topics", &mut faults) {
         if let Some(topic) = topic(&path, members, grant, &mut faults) {
             plan.topics.push(topic);
@@ -69,6 +77,12 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
     for (path, members) in items(members, "eventSubscriptions", &mut faults) {
         if let Some(subscription) = subscription(app, &path, members, grant, &mut faults) {
             plan.subscriptions.push(subscription);
+        } else if let Some(Value::String(topic)) = members.get("topic") {
+            // What is wrong besides does not hide that its topic is none.
+            let is_declared = declared.contains(&topic.to_ascii_lowercase());
+            if !is_declared && topic.parse::<TopicName>().is_ok() {
+                ask_for_topic(app, &engine, topic, &path, &mut faults).await?;
+            }
         }
     }
     refuse_doubles(&plan, &mut faults);
@@ -115,8 +129,7 @@ fn topic(
     let name = name(&mut members, path, "name", faults);
     let fixed = members.remove("keys").unwrap_or(Value::Null);
     let [key1, key2] = keys_of(&fixed, &format!("{path}.keys"), faults);
-    let spec = TopicSpec::check(&Value::Object(members));
-    let checked = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let checked = every_fault(Value::Object(members), path, faults, TopicSpec::check);
     let name: TopicName = parsed(&name?, &format!("{path}.name"), faults)?;
     if !grant.reaches(name.as_str()) {
         faults.add(format!("{path}.name"), beyond(grant));
@@ -144,8 +157,7 @@ fn subscription(
     let name = name(&mut members, path, "name", faults);
     let mut body = Value::Object(members);
     complete_subscription(app, &mut body);
-    let spec = SubscriptionSpec::check(&body);
-    let checked = spec.map_err(|error| faults.add_spec(path, error)).ok();
+    let checked = every_fault(body, path, faults, SubscriptionSpec::check);
     let topic: Option<TopicName> =
         topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
     let name: Option<SubscriptionName> =
@@ -162,6 +174,83 @@ fn subscription(
         spec: Box::new(checked.spec),
         warnings: checked.warnings,
     })
+}
+
+/// Checks a declaration, and tells each of its faults: what was wrong is taken out, or replaced by something right where it has
+/// to be there, and the rest is checked again. Of a destination and of one advanced filter the first fault is told.
+fn every_fault<T>(
+    mut body: Value,
+    path: &str,
+    faults: &mut Faults,
+    check: impl Fn(&Value) -> Result<T, SpecError>,
+) -> Option<T> {
+    let mut told: Vec<String> = Vec::new();
+    loop {
+        let error = match check(&body) {
+            Ok(checked) => return Some(checked).filter(|_| told.is_empty()),
+            Err(error) => error,
+        };
+        let field = error.field.clone();
+        let is_new = !told.contains(&field) && told.len() < FAULTS_OF_ONE_MAX;
+        if !is_new {
+            return None;
+        }
+        faults.add_spec(path, error);
+        if !without(&mut body, &field) {
+            return None;
+        }
+        told.push(field);
+    }
+}
+
+/// Takes a member that is wrong out of a declaration; `false` if that cannot be done.
+fn without(body: &mut Value, field: &str) -> bool {
+    if field == "destination" || field.starts_with("destination.") {
+        body["destination"] = json!({
+            "endpointType": "WebHook",
+            "properties": { "endpointUrl": "https://example.com/" },
+        });
+        return true;
+    }
+    let advanced = field
+        .strip_prefix("filter.advancedFilters[")
+        .and_then(|rest| rest.split_once(']'))
+        .and_then(|(index, _)| index.parse::<usize>().ok());
+    if let Some(index) = advanced {
+        let place = body
+            .pointer_mut("/filter/advancedFilters")
+            .and_then(|filters| filters.get_mut(index));
+        let right = json!({ "operatorType": "IsNotNull", "key": "data.x" });
+        return place.map(|place| *place = right).is_some();
+    }
+    // What stands in a list is taken out with its list: the indexes of the others stay true.
+    let member = field.split('[').next().unwrap_or_default();
+    let (of, name) = member.rsplit_once('.').unwrap_or(("", member));
+    let of = match of {
+        "" => String::new(),
+        of => format!("/{}", of.replace('.', "/")),
+    };
+    let object = body.pointer_mut(&of).and_then(Value::as_object_mut);
+    object.and_then(|object| object.remove(name)).is_some()
+}
+
+/// Says that a topic is none, of a subscription that is wrong besides.
+async fn ask_for_topic(
+    app: &App,
+    engine: &EngineHandle,
+    topic: &str,
+    path: &str,
+    faults: &mut Faults,
+) -> Result<(), ApplyError> {
+    let name = topic.to_owned();
+    match engine.ask(|answer| Command::Topic { name, answer }).await {
+        Ok(_) => {}
+        Err(error @ CommandError::NotFound { .. }) => {
+            faults.add(format!("{path}.topic"), error.to_string());
+        }
+        Err(error) => return Err(not_available(app, &error)),
+    }
+    Ok(())
 }
 
 fn beyond(grant: &Grant) -> String {

@@ -462,6 +462,14 @@ pub fn is_known(key: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.key == key)
 }
 
+/// Whether a key without sections is a setting's that was mistyped: other programs have variables of the same prefix.
+pub fn is_mistyped(key: &str) -> bool {
+    let tolerated = if key.len() < 5 { 1 } else { 2 };
+    SETTINGS
+        .iter()
+        .any(|setting| distance(key, setting.key) <= tolerated)
+}
+
 /// The problem with a key that no setting has.
 pub fn unknown(written: &Written) -> Problem {
     let key = written.key.as_str();

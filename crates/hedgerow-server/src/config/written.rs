@@ -5,8 +5,8 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::ENVIRONMENT_PREFIX;
 use super::error::{Place, Problem};
+use super::{ENVIRONMENT_PREFIX, settings};
 
 /// One key as it was written.
 #[derive(Debug, Clone)]
@@ -85,8 +85,19 @@ fn flatten(
     });
 }
 
-/// Takes the variables that begin with the prefix. One without `__` that names no setting is somebody else's: it is
-/// taken only if a setting of that name exists.
+/// Variables with the prefix that are no settings: the command line's, the tests' and the proofs'.
+const NO_SETTINGS: [&str; 7] = [
+    "ca_file",
+    "failpoint",
+    "log",
+    "server",
+    "slow",
+    "token",
+    "topic_key",
+];
+
+/// Takes the variables that begin with the prefix. One without `__` that neither names a setting nor nearly does is somebody
+/// else's, such as those that Kubernetes sets for a service called hedgerow.
 pub fn from_environment(
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     written: &mut Vec<Written>,
@@ -97,7 +108,9 @@ pub fn from_environment(
             let name = name.to_str()?;
             let rest = name.strip_prefix(ENVIRONMENT_PREFIX)?;
             let key = rest.to_ascii_lowercase().replace("__", ".");
-            let is_ours = key.contains('.') || super::settings::is_known(&key);
+            let is_ours = key.contains('.')
+                || settings::is_known(&key)
+                || !NO_SETTINGS.contains(&key.as_str()) && settings::is_mistyped(&key);
             is_ours.then(|| Written {
                 key,
                 value: Value::Environment(value.to_string_lossy().into_owned()),

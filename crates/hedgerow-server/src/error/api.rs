@@ -348,6 +348,188 @@ impl From<BodyError> for ApiError {
 
 impl From<Foreign> for ApiError {
     fn from(foreign: Foreign) -> Self {
+        let (message, hint) = foreign.told();
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 403: what is no topic's, asked for with a token of some topics.
+    pub fn of_the_grid(grant: &Grant) -> Self {
+        let message = format!(
+            "the token \"{}\" holds for topics that begin with \"{}\", and this concerns all",
+            grant.name,
+            grant.prefix.as_str()
+        );
+        let hint = "use a token without a topic prefix";
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 403: a topic cannot be made with this token, whether there is one or not.
+    pub fn beyond_prefix(grant: &Grant) -> Self {
+        let prefix = grant.prefix.as_str();
+        let message = format!(
+            "the token \"{}\" holds for topics that begin with \"{prefix}\" only",
+            grant.name
+        );
+        let hint = format!("let the name begin with \"{prefix}\"");
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message, hint)
+    }
+
+    /// 404: there is no such topic, or none for this token.
+    pub fn no_topic(name: &str) -> Self {
+        CommandError::NotFound {
+            what: "topic",
+            name: name.to_owned(),
+        }
+        .into()
+    }
+
+    /// 500: a task of ours ended without a result.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            "the server made a mistake",
+            "please report it with the log",
+        )
+    }
+
+    /// 503: all requests of the admin API at a time are taken (design D6).
+    pub fn beyond_share() -> Self {
+        let message = "too many requests of the admin API are under way";
+        let hint = "try again in a moment";
+        Self {
+            retry_after: Some(SOON),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "Unavailable",
+                message,
+                hint,
+            )
+        }
+    }
+
+    /// 405; the router adds `Allow`.
+    pub fn method() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "this path does not take this method",
+            "the header Allow names those that it takes",
+        )
+    }
+}
+
+impl From<Unavailable> for ApiError {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::unavailable(unavailable.to_string())
+    }
+}
+
+impl From<CommandError> for ApiError {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::NotFound { what, name } => Self::new(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                format!("{what} \"{}\" does not exist", shorten(&name)),
+                "list what there is, or create it first",
+            ),
+            CommandError::Invalid(error) => error.into(),
+            error @ CommandError::Changed { .. } => Self::new(
+                StatusCode::CONFLICT,
+                CHANGED,
+                error.to_string(),
+                "look at it, and change it again",
+            ),
+            CommandError::Limit(message) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                message,
+                "delete what is not used any more",
+            ),
+            CommandError::Conflict(message) => Self::new(
+                StatusCode::CONFLICT,
+                "Conflict",
+                message,
+                "nothing was changed",
+            ),
+            CommandError::Forgotten(message) => Self::new(
+                StatusCode::GONE,
+                "EventForgotten",
+                message,
+                "publish it again; an event is kept while it is owed to somebody, and a while longer",
+            ),
+            CommandError::Unavailable => {
+                Self::unavailable("the server is stopping, or its store is being opened again")
+            }
+        }
+    }
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        let message = error.to_string();
+        let (status, code, hint) = match error {
+            TokenError::Exists(_) => (
+                StatusCode::CONFLICT,
+                "Conflict",
+                "delete it first, or choose another name; its secret cannot be shown again",
+            ),
+            TokenError::First => (StatusCode::CONFLICT, "Conflict", "delete other tokens only"),
+            TokenError::NotFound(_) => (
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                "list what there is, or create it first",
+            ),
+            TokenError::Limit(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                "delete what is not used any more",
+            ),
+            TokenError::File(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "StorageFailed",
+                "nothing was changed; look at the disk of the data directory",
+            ),
+        };
+        Self::new(status, code, message, hint)
+    }
+}
+
+impl From<SpecError> for ApiError {
+    fn from(error: SpecError) -> Self {
+        let hint = if error.field.is_empty() {
+            "send one JSON object".to_owned()
+        } else {
+            format!("correct \"{}\"", error.field)
+        };
+        Self::invalid(error.to_string(), hint)
+    }
+}
+
+impl From<NameError> for ApiError {
+    fn from(error: NameError) -> Self {
+        Self::invalid(error.to_string(), "choose another name")
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge => Self::body_too_large(hedgerow_core::limits::SPEC_BYTES_MAX),
+            BodyError::TimedOut => Self::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "BodyTimedOut",
+                "the body did not come in time",
+                "send it again",
+            ),
+            BodyError::Broken => Self::invalid("the body ended before its end", "send it again"),
+        }
+    }
+}
+
+impl From<Foreign> for ApiError {
+    fn from(foreign: Foreign) -> Self {
         let (message, hint) = match foreign {
             Foreign::Host => (
                 "this server answers on this machine only, and the Host of the request is another one",

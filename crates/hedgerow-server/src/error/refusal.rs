@@ -12,6 +12,7 @@ use http_body_util::Full;
 
 use super::{SOON, shorten};
 use crate::body::BodyError;
+use crate::guard::Foreign;
 use crate::publish::credential::KeyRefused;
 use crate::state::{Phase, Unavailable};
 
@@ -141,6 +142,13 @@ impl From<PublishError> for Refusal {
             error,
             closes: false,
         }
+    }
+}
+
+impl From<Foreign> for Refusal {
+    fn from(foreign: Foreign) -> Self {
+        let (message, hint) = foreign.told();
+        PublishError::new(ErrorCode::Forbidden, format!("{message}; {hint}.")).into()
     }
 }
 

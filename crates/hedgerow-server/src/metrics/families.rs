@@ -15,16 +15,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::text::{Family, Kind, Label, Value};
 
 /// States of a subscription (ED-303), and the one of an endpoint that did not consent.
-const STATES: [&str; 6] = [
+const STATES: [&str; 8] = [
     "healthy",
     "probation",
     "delayed",
+    "awaiting_trial",
     "paused",
+    "gone",
     "validation_pending",
     "validation_failed",
 ];
 /// What holds events back.
-const HOLDS: [HoldState; 3] = [HoldState::Probation, HoldState::Delayed, HoldState::Paused];
+const HOLDS: [HoldState; 5] = [
+    HoldState::Probation,
+    HoldState::Delayed,
+    HoldState::AwaitingTrial,
+    HoldState::Paused,
+    HoldState::Gone,
+];
 
 /// Stands for the subscriptions beyond the bound.
 const OTHER: &str = "_other";
@@ -338,7 +346,9 @@ fn hold_name(hold: HoldState) -> &'static str {
         HoldState::Healthy => "healthy",
         HoldState::Probation => "probation",
         HoldState::Delayed => "delayed",
+        HoldState::AwaitingTrial => "awaiting_trial",
         HoldState::Paused => "paused",
+        HoldState::Gone => "gone",
     }
 }
 
@@ -468,7 +478,9 @@ mod tests {
             (None, HoldState::Healthy, "healthy"),
             (None, HoldState::Probation, "probation"),
             (None, HoldState::Delayed, "delayed"),
+            (None, HoldState::AwaitingTrial, "awaiting_trial"),
             (None, HoldState::Paused, "paused"),
+            (None, HoldState::Gone, "gone"),
             (
                 Some(Provisioning::Creating),
                 HoldState::Healthy,

@@ -359,3 +359,49 @@ async fn what_will_surprise_is_told() {
     }
     server.stop_and_wait().await;
 }
+
+/// One fault of a declaration hides none of its others.
+#[tokio::test]
+async fn every_fault_of_a_declaration_is_told() {
+    let server = TestServer::start().await;
+    let wanted = json!({
+        "topics": [{ "name": "ab", "inputschema": "EventGridSchema", "disableLocalAuth": 1 }],
+        "eventSubscriptions": [{
+            "topic": "nothing",
+            "name": "billing",
+            "destination": { "endpointType": "WebHook", "properties": { "endpointUrl": 5 } },
+            "filter": { "advancedFilters": [
+                { "operatorType": "StringIm", "key": "data.a", "values": ["x"] },
+                { "operatorType": "StringIn", "key": "data.a", "values": ["x"] },
+                { "operatorType": "NumberIn", "key": "data.b", "values": ["1"] },
+            ] },
+            "labels": ["a", 1],
+            "retryPolicy": { "maxDeliveryAttempts": 31 },
+        }],
+        "eventSubscription": [],
+    });
+    let refused = apply(&server, &wanted).await;
+    assert_eq!(refused.status, 400);
+    let json = refused.json();
+    let details = json["error"]["details"].as_array().unwrap().iter();
+    let mut told: Vec<_> = details
+        .map(|detail| detail["target"].as_str().unwrap().to_owned())
+        .collect();
+    told.sort_unstable();
+    let billing = |member: &str| format!("eventSubscriptions[0].{member}");
+    let mut expected = vec![
+        "eventSubscription".to_owned(),
+        "topics[0].name".to_owned(),
+        "topics[0].inputschema".to_owned(),
+        "topics[0].disableLocalAuth".to_owned(),
+        billing("topic"),
+        billing("destination.properties.endpointUrl"),
+        billing("filter.advancedFilters[0].operatorType"),
+        billing("filter.advancedFilters[2].values[0]"),
+        billing("labels[1]"),
+        billing("retryPolicy.maxDeliveryAttempts"),
+    ];
+    expected.sort_unstable();
+    assert_eq!(told, expected, "{json:#}");
+    server.stop_and_wait().await;
+}

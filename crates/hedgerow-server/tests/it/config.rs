@@ -229,6 +229,17 @@ fn the_environment_is_checked_too() {
              did you mean store.bytes_max?",
         ),
         (
+            "HEDGEROW_LISTN",
+            "127.0.0.1:1",
+            "environment variable HEDGEROW_LISTN: listn: is not a setting; did you mean listen?",
+        ),
+        (
+            "HEDGEROW_STORE_BYTES_MAX",
+            "1GiB",
+            "environment variable HEDGEROW_STORE_BYTES_MAX: store_bytes_max: is not a setting; \
+             did you mean store.bytes_max?",
+        ),
+        (
             "HEDGEROW_LISTEN",
             "here",
             "environment variable HEDGEROW_LISTEN: listen: must be an IP address with a port, \
@@ -239,5 +250,27 @@ fn the_environment_is_checked_too() {
             .unwrap_err()
             .to_string();
         assert_eq!(error, expect);
+    }
+}
+
+/// What the command line reads itself, and what Kubernetes sets for a service of this name, is no mistyped setting.
+#[test]
+fn variables_of_others_are_left_alone() {
+    let names = [
+        "SERVER",
+        "TOKEN",
+        "CA_FILE",
+        "LOG",
+        "TOPIC_KEY",
+        "SLOW",
+        "FAILPOINT",
+        "PORT",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "PORT_8080_TCP_ADDR",
+    ];
+    for name in names {
+        let name = format!("HEDGEROW_{name}");
+        config::load(None, environment(&[(&name, "x")])).unwrap();
     }
 }

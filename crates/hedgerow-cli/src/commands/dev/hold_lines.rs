@@ -63,7 +63,9 @@ impl HoldLines {
                 )
             }
             HoldState::Delayed => format!("waits: deliveries to its endpoint are delayed{lasts}"),
+            HoldState::AwaitingTrial => "awaits a trial: one event is tried alone".to_owned(),
             HoldState::Paused => "is paused".to_owned(),
+            HoldState::Gone => "is paused: its endpoint answered 410".to_owned(),
         };
         let time = attempt_line::clock(now);
         let of = attempt_line::of(topic, subscription);

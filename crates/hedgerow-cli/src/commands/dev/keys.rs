@@ -30,6 +30,10 @@ pub const HELP: &str = "200, 500, 503, 429, 400, 404 or another status, hang, dr
 pub const PASTED: &str =
     "that is for a shell: paste it into another terminal (? shows what can be typed here)";
 
+/// What is said where nothing can be typed.
+pub const NO_TERMINAL: &str = "standard input is no terminal, and nothing can be typed: the PUT above switches what the receiver \
+                               answers, and a signal ends it\n";
+
 /// Lines that may wait to be looked at.
 const LINES_MAX: usize = 16;
 

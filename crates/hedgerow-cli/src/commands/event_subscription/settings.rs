@@ -21,7 +21,7 @@ pub(super) struct Settings {
     #[arg(long, value_name = "SCHEMA", value_parser = delivery_schema)]
     pub event_delivery_schema: Option<DeliverySchema>,
     /// The oldest version of TLS that is spoken with the endpoint: 1.2 (by default) or 1.3.
-    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    #[arg(long, value_name = "VERSION")]
     pub minimum_tls_version_allowed: Option<String>,
     /// A file with certificates in PEM that are trusted as roots for the endpoint beside the server's; without a value, none.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = certificates)]
@@ -52,6 +52,36 @@ pub(super) struct Settings {
     /// Minutes after which an event is given up, 1 to 1440; 1440 by default.
     #[arg(long, value_name = "MINUTES", allow_negative_numbers = true, value_parser = minutes)]
     pub event_ttl: Option<u32>,
+    /// Seconds that the endpoint has to answer, 1 to 300; the server's setting by default, which is 30.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = response_timeout)]
+    pub response_timeout: Option<u32>,
+    /// Answers that end an event at once, beside those that do anyway: 205 to 599; without a value, none.
+    #[arg(long, value_name = "STATUS", num_args = 0.., action = ArgAction::Append)]
+    pub final_statuses: Option<Vec<u16>>,
+    /// Answers after which an event is tried again, though it would end; without a value, none.
+    #[arg(long, value_name = "STATUS", num_args = 0.., action = ArgAction::Append)]
+    pub retriable_statuses: Option<Vec<u16>>,
+    /// Whether an answer 410 pauses the subscription until `resume`; not by default.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub disable_on_gone: Option<bool>,
+    /// Failures of one kind in a row that begin a probation, 1 to 100; the server's setting by default, which is 3.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = threshold)]
+    pub probation_threshold: Option<u32>,
+    /// Whether what is due during a probation after a client error is given up at once.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub probation_deadletter_on_client_error: Option<bool>,
+    /// Whether deliveries wait while their endpoint fails; they do by default.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub delayed_delivery: Option<bool>,
+    /// Events that have to fail at the endpoint before they do; the server's setting by default, which is 10.
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = delayed_events)]
+    pub delayed_delivery_events: Option<u32>,
+    /// Seconds that they wait at first; the server's setting by default, which is 60.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = window)]
+    pub delayed_delivery_first_window: Option<u32>,
+    /// Seconds that they wait at most; the server's setting by default, which is 14400.
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = window)]
+    pub delayed_delivery_max_window: Option<u32>,
     /// Events that are sent together at most, 1 to 5000. Servers of this version send one at a time and refuse it.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = batch_events)]
     pub max_events_per_batch: Option<u16>,
@@ -145,6 +175,51 @@ impl Settings {
                 self.event_ttl.map(Value::from),
             ),
             (
+                "retry",
+                "finalStatuses",
+                self.final_statuses.as_deref().map(Value::from),
+            ),
+            (
+                "retry",
+                "retriableStatuses",
+                self.retriable_statuses.as_deref().map(Value::from),
+            ),
+            (
+                "retry",
+                "disableOnGone",
+                self.disable_on_gone.map(Value::from),
+            ),
+            (
+                "probation",
+                "threshold",
+                self.probation_threshold.map(Value::from),
+            ),
+            (
+                "probation",
+                "deadLetterOnClientError",
+                self.probation_deadletter_on_client_error.map(Value::from),
+            ),
+            (
+                "delayedDelivery",
+                "enabled",
+                self.delayed_delivery.map(Value::from),
+            ),
+            (
+                "delayedDelivery",
+                "events",
+                self.delayed_delivery_events.map(Value::from),
+            ),
+            (
+                "delayedDelivery",
+                "firstWindow",
+                self.delayed_delivery_first_window.map(Value::from),
+            ),
+            (
+                "delayedDelivery",
+                "maxWindow",
+                self.delayed_delivery_max_window.map(Value::from),
+            ),
+            (
                 "deadLetter",
                 "delay",
                 self.deadletter_delay.map(Value::from),
@@ -169,6 +244,9 @@ impl Settings {
             if let Some(value) = value {
                 body[group][name] = value;
             }
+        }
+        if let Some(seconds) = self.response_timeout {
+            body["responseTimeoutSeconds"] = json!(seconds);
         }
         if let Some(schema) = self.event_delivery_schema {
             body["eventDeliverySchema"] = json!(schema.as_str());
@@ -239,6 +317,22 @@ pub fn attempts(text: &str) -> Result<u16, String> {
 
 pub fn minutes(text: &str) -> Result<u32, String> {
     bounded(text, &limits::TIME_TO_LIVE_MINUTES)
+}
+
+fn response_timeout(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::RESPONSE_TIMEOUT_SECONDS)
+}
+
+fn threshold(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::PROBATION_THRESHOLD)
+}
+
+fn delayed_events(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DELAYED_DELIVERY_EVENTS)
+}
+
+fn window(text: &str) -> Result<u32, String> {
+    bounded(text, &limits::DELAYED_DELIVERY_WINDOW_SECONDS)
 }
 
 fn batch_events(text: &str) -> Result<u16, String> {

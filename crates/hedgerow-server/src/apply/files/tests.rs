@@ -111,10 +111,6 @@ fn faults_are_located() {
 fn what_cannot_be_read_is_told_by_line() {
     for (text, said) in [
         ("[[topics]]\nname = \n", "grid.toml:2"),
-        (
-            "[[topic]]\nname = \"a\"\n",
-            "grid.toml:1: topic: is unknown here",
-        ),
         ("topics = 1\n", "grid.toml:1: topics: must be a list"),
         (
             "[[topics]]\nname = { env = \"HEDGEROW_NOT_THERE\" }\n",
@@ -138,4 +134,19 @@ fn what_cannot_be_read_is_told_by_line() {
     }
     let missing = GridFiles::read(&[PathBuf::from("nothing-here.toml")]).unwrap_err();
     assert!(missing[0].starts_with("nothing-here.toml: cannot read it"));
+}
+
+/// A section that is none keeps no other fault from being told, those of further files too: it goes to whoever judges.
+#[test]
+fn a_misspelt_section_is_judged_with_the_rest() {
+    let text = "[[topics]]\nname = \"a\"\n[[eventSubscription]]\nname = \"b\"\n";
+    let second = "[[topics]]\nname = \"c\"\n";
+    let files = read(text, &[("second.toml", second)]).unwrap();
+    let declared = files.declarations();
+    assert_eq!(declared["topics"][1]["name"], "c");
+    assert!(declared["eventSubscription"].is_array());
+    assert_eq!(
+        located(&files, "eventSubscription"),
+        "grid.toml:3: eventSubscription: is wrong"
+    );
 }
