@@ -16,7 +16,9 @@ use hedgerow_store::view::{BEHIND_IN_FLIGHT, TerminalFilter, TerminalPage};
 
 use super::Engine;
 use super::validations::Conclusion;
-use crate::command::{Answer, Command, CommandError, KeyName, SubscriptionInfo, TerminalQuery};
+use crate::command::{
+    Answer, Command, CommandError, EndedHold, KeyName, SubscriptionInfo, TerminalQuery,
+};
 use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::runner::Runner;
 
@@ -259,13 +261,7 @@ impl Engine {
             } => {
                 let found = self.subscription_named(&topic, &name);
                 let (subscription, answer) = found_or_answered(found, answer)?;
-                let id = subscription.id;
-                let ended = self.holds_of(id);
-                let answered: Answered = Box::new(move |made| {
-                    let info = made.and_then(|engine| engine.info_of(id));
-                    reply(answer, info.map(|info| (info, ended)));
-                });
-                Some((Change::SubscriptionReset { id }, answered))
+                Some(self.reset_subscription(subscription.id, answer))
             }
             Command::PurgeSubscription {
                 topic,
@@ -418,6 +414,19 @@ impl Engine {
             reply(answer, info.map(|info| (info, declared)));
         });
         Some((change, answered))
+    }
+
+    fn reset_subscription(
+        &self,
+        id: SubscriptionId,
+        answer: Answer<(SubscriptionInfo, Vec<EndedHold>)>,
+    ) -> (Change, Answered) {
+        let ended = self.holds_of(id);
+        let answered: Answered = Box::new(move |made| {
+            let info = made.and_then(|engine| engine.info_of(id));
+            reply(answer, info.map(|info| (info, ended)));
+        });
+        (Change::SubscriptionReset { id }, answered)
     }
 
     fn pause_subscription(

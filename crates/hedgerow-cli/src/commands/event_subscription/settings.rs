@@ -111,6 +111,7 @@ impl Settings {
     /// The declaration of what is given, and of nothing else. As a change, `null` takes a member back to its default.
     pub fn declare(self, endpoint: Option<String>) -> Result<Value, Failure> {
         let mut body = json!({});
+        let held_and_tried = self.held_and_tried();
         let webhook = [
             ("endpointUrl", endpoint.map(Value::from)),
             (
@@ -175,6 +176,50 @@ impl Settings {
                 self.event_ttl.map(Value::from),
             ),
             (
+                "deadLetter",
+                "delay",
+                self.deadletter_delay.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "maxUnavailable",
+                self.deadletter_max_unavailable.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "dropIfNotFound",
+                self.deadletter_drop_if_not_found.map(Value::from),
+            ),
+            (
+                "deadLetter",
+                "requireReachable",
+                self.deadletter_require_reachable.map(Value::from),
+            ),
+        ];
+        for (group, name, value) in given.into_iter().chain(held_and_tried) {
+            if let Some(value) = value {
+                body[group][name] = value;
+            }
+        }
+        if let Some(seconds) = self.response_timeout {
+            body["responseTimeoutSeconds"] = json!(seconds);
+        }
+        if let Some(schema) = self.event_delivery_schema {
+            body["eventDeliverySchema"] = json!(schema.as_str());
+        }
+        if let Some(endpoint) = self.deadletter_endpoint {
+            body["deadLetterDestination"] = dead_letter_destination(&endpoint);
+        }
+        if let Some(labels) = self.labels {
+            body["labels"] = json!(labels);
+        }
+        Ok(body)
+    }
+
+    /// What is given of how an attempt is judged and when none are made: group, member and value.
+    fn held_and_tried(&self) -> [(&'static str, &'static str, Option<Value>); 9] {
+        [
+            (
                 "retry",
                 "finalStatuses",
                 self.final_statuses.as_deref().map(Value::from),
@@ -219,45 +264,7 @@ impl Settings {
                 "maxWindow",
                 self.delayed_delivery_max_window.map(Value::from),
             ),
-            (
-                "deadLetter",
-                "delay",
-                self.deadletter_delay.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "maxUnavailable",
-                self.deadletter_max_unavailable.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "dropIfNotFound",
-                self.deadletter_drop_if_not_found.map(Value::from),
-            ),
-            (
-                "deadLetter",
-                "requireReachable",
-                self.deadletter_require_reachable.map(Value::from),
-            ),
-        ];
-        for (group, name, value) in given {
-            if let Some(value) = value {
-                body[group][name] = value;
-            }
-        }
-        if let Some(seconds) = self.response_timeout {
-            body["responseTimeoutSeconds"] = json!(seconds);
-        }
-        if let Some(schema) = self.event_delivery_schema {
-            body["eventDeliverySchema"] = json!(schema.as_str());
-        }
-        if let Some(endpoint) = self.deadletter_endpoint {
-            body["deadLetterDestination"] = dead_letter_destination(&endpoint);
-        }
-        if let Some(labels) = self.labels {
-            body["labels"] = json!(labels);
-        }
-        Ok(body)
+        ]
     }
 }
 
