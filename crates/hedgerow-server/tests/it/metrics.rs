@@ -182,7 +182,14 @@ async fn what_holds_subscriptions_is_told() {
     assert_eq!(server.admin("POST", &pause, json!({})).await.status, 200);
 
     let found = samples(&page(&server, "/metrics").await);
-    let states = ["healthy", "probation", "delayed", "paused"];
+    let states = [
+        "healthy",
+        "probation",
+        "delayed",
+        "awaiting_trial",
+        "paused",
+        "gone",
+    ];
     for (name, is) in [
         ("fragile", "probation"),
         ("idle", "healthy"),
