@@ -46,7 +46,8 @@ async fn foreign_hosts_and_origins_are_refused() {
                 assert_eq!(answer.code(), "Forbidden");
                 let id = answer.headers["x-ms-request-id"].to_str().unwrap();
                 // Publishers are told in the vendor's shape (ED-065, ED-067), and have no hint; operators have one.
-                let body = &answer.json()["error"];
+                let json = answer.json();
+                let body = &json["error"];
                 let is_publishing = method == "POST";
                 assert_eq!(answer.message().contains(id), is_publishing, "{path}");
                 assert_eq!(body["details"].is_array(), is_publishing, "{path}");
