@@ -557,7 +557,11 @@ async fn after_its_end_a_probation_is_shown_as_none() {
 async fn a_reset_says_what_it_ended_and_for_whom() {
     let world = World::new(|_, _| Meet::status(503));
     let topic = world.topic("orders").await;
-    let declared = json!({"delayedDelivery": {"events": 6}});
+    let declared = json!({
+        "delayedDelivery": {"events": 6},
+        "destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": "https://shared.example/hook"}},
+    });
     update(&world, "the-sub", declared.clone()).await;
     update(&world, "other", declared).await;
     let asked = || {
