@@ -276,7 +276,7 @@ fn judge(
 fn secrets(job: &HandshakeJob, code: &str) -> Secrets {
     let query = job.path_and_query.query().unwrap_or_default();
     let ours = format!("token={}&code={code}", job.token);
-    Secrets::of_queries(&[query, &ours])
+    Secrets::of_url(job.path_and_query.path(), &[query, &ours])
 }
 
 fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {

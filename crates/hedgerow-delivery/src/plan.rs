@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
     /// Made when an answer is first shown: most subscriptions have none at a time.
-    query_secrets: OnceLock<Secrets>,
+    url_secrets: OnceLock<Secrets>,
     path_secrets: OnceLock<Secrets>,
 }
 
@@ -93,16 +93,16 @@ impl Plan {
             delayed_delivery: subscription.spec.delayed_delivery,
             delayed_at,
             is_paused: subscription.is_paused,
-            query_secrets: OnceLock::new(),
+            url_secrets: OnceLock::new(),
             path_secrets: OnceLock::new(),
         })
     }
 
     /// What of the endpoint's URL is shown nowhere (ED-121).
-    pub(crate) fn query_secrets(&self) -> &Secrets {
-        let query = || self.path_and_query.query().unwrap_or_default();
-        self.query_secrets
-            .get_or_init(|| Secrets::of_query(query()))
+    pub(crate) fn url_secrets(&self) -> &Secrets {
+        let url = &self.path_and_query;
+        let secrets = || Secrets::of_url(url.path(), &[url.query().unwrap_or_default()]);
+        self.url_secrets.get_or_init(secrets)
     }
 
     /// What of it stands in no log besides.

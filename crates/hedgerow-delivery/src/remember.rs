@@ -98,7 +98,7 @@ pub(crate) async fn finish(
         let is_cut = !excerpt.is_complete || excerpt.body_bytes > excerpt.bytes.len() as u64;
         let shown = ResponseExcerpt {
             text: plan
-                .query_secrets()
+                .url_secrets()
                 .strike(&String::from_utf8_lossy(&excerpt.bytes), is_cut),
             body_bytes: excerpt.body_bytes,
             is_complete: excerpt.is_complete,

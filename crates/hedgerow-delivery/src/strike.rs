@@ -6,6 +6,8 @@
 
 mod readings;
 
+use std::collections::HashMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 
@@ -21,6 +23,8 @@ const BEGINNING_BYTES_MIN: usize = SECRET_BYTES_MIN / 2;
 const DECODED_TIMES: usize = 2;
 /// An escape that a cut went through has fewer characters than this.
 const ESCAPE_CHARS_MAX: usize = 16;
+/// From so many bytes on a segment of a path is taken for a secret, and a part of a secret gives it away.
+const FRAGMENT_BYTES_MIN: usize = 16;
 /// Fewer characters of base64 cannot hold a secret.
 const BASE64_CHARS_MIN: usize = SECRET_BYTES_MIN * 4 / 3;
 
@@ -31,19 +35,19 @@ pub(crate) struct Secrets {
     spellings: Vec<String>,
     /// How many of these are the secrets themselves; behind them they are in base64 and in hexadecimal digits.
     plain: usize,
+    /// Values and segments, one behind another.
+    parts: String,
+    /// Where in `parts` those of [`FRAGMENT_BYTES_MIN`] bytes or little more are, by their first character in lower case.
+    fragments: HashMap<char, Vec<Range>>,
 }
 
 /// Bytes of a text that are struck out.
 type Range = std::ops::Range<usize>;
 
 impl Secrets {
-    /// The query of a URL, and its values.
-    pub(crate) fn of_query(query: &str) -> Self {
-        Self::of_queries(&[query])
-    }
-
-    /// The same of several.
-    pub(crate) fn of_queries(queries: &[&str]) -> Self {
+    /// The queries that were sent, the URL's own among them, and their values; and of its path the segments that are long
+    /// enough to be secrets.
+    pub(crate) fn of_url(path: &str, queries: &[&str]) -> Self {
         let values = queries
             .iter()
             .flat_map(|query| query.split('&'))
@@ -52,14 +56,31 @@ impl Secrets {
                 // A name alone may be all that there is to know.
                 Some((name, _)) => name,
                 None => pair,
-            })
-            .chain(queries.iter().copied());
-        Self::new(values.flat_map(decoded).collect())
+            });
+        let segments = path.split('/').filter(|segment| is_long(segment));
+        let mut secrets: Vec<String> = values.chain(segments).flat_map(decoded).collect();
+        let (parts, fragments) = fragments_of(&secrets);
+        secrets.extend(queries.iter().flat_map(|query| decoded(query)));
+        Self {
+            parts,
+            fragments,
+            ..Self::new(secrets)
+        }
     }
 
-    /// The path of a URL.
+    /// The path of a URL, and what is left of it where its long segments were struck out before.
     pub(crate) fn of_path(path: &str) -> Self {
-        Self::new(decoded(path))
+        let mut parts = vec![String::new()];
+        for segment in path.split_inclusive('/') {
+            let named = segment.strip_suffix('/');
+            if is_long(named.unwrap_or(segment)) {
+                parts.push(named.map_or("", |_| "/").to_owned());
+            } else if let Some(part) = parts.last_mut() {
+                part.push_str(segment);
+            }
+        }
+        parts.push(path.to_owned());
+        Self::new(parts.iter().flat_map(|part| decoded(part)).collect())
     }
 
     fn new(mut secrets: Vec<String>) -> Self {
@@ -72,6 +93,7 @@ impl Secrets {
         Self {
             spellings: secrets,
             plain,
+            ..Self::default()
         }
     }
 
@@ -82,8 +104,29 @@ impl Secrets {
         }
         let readings = Readings::of(text);
         let mut ranges = find(&self.spellings, &readings, is_cut);
+        ranges.extend(self.find_fragments(&readings));
         ranges.extend(self.find_in_base64(&readings, is_cut));
         without(text, ranges)
+    }
+
+    /// Where a part of a secret can be read; parts that overlap are one.
+    fn find_fragments(&self, readings: &Readings) -> Vec<Range> {
+        let mut ranges = Vec::new();
+        let mut firsts = Vec::new();
+        for start in 0..readings.len() {
+            firsts.clear();
+            readings.each(start, |read, _| firsts.push(read.to_ascii_lowercase()));
+            firsts.sort_unstable();
+            firsts.dedup();
+            let found = firsts.iter().filter_map(|first| self.fragments.get(first));
+            for fragment in found.flatten() {
+                let fragment = &self.parts[fragment.clone()];
+                if let Some(end) = end_of(fragment, readings, start, false) {
+                    ranges.push(readings.offset(start)..readings.offset(end));
+                }
+            }
+        }
+        ranges
     }
 
     /// What holds a secret that was escaped before it was put into base64.
@@ -95,11 +138,41 @@ impl Secrets {
             // It may begin with something else of the same alphabet.
             (0..4).any(|offset| {
                 let inner = from_base64(&run.text[offset..]);
-                !find(&self.spellings[..self.plain], &Readings::of(&inner), is_cut).is_empty()
+                let inner = Readings::of(&inner);
+                !find(&self.spellings[..self.plain], &inner, is_cut).is_empty()
+                    || !self.find_fragments(&inner).is_empty()
             })
         });
         holding.map(|run| run.range).collect()
     }
+}
+
+/// Whether a segment of a path is long enough to be a secret.
+const fn is_long(segment: &str) -> bool {
+    segment.len() >= FRAGMENT_BYTES_MIN
+}
+
+/// Parts of secrets, one from each character on that has enough behind it: a text, and where in it they are.
+fn fragments_of(secrets: &[String]) -> (String, HashMap<char, Vec<Range>>) {
+    let text = secrets.concat().to_ascii_lowercase();
+    let mut fragments: HashMap<char, Vec<Range>> = HashMap::new();
+    let mut end = 0;
+    for secret in secrets {
+        let begin = end;
+        end += secret.len();
+        for (at, first) in text[begin..end].char_indices() {
+            let from = begin + at;
+            let mut ends = from + FRAGMENT_BYTES_MIN..=end;
+            if let Some(to) = ends.find(|to| text.is_char_boundary(*to)) {
+                fragments.entry(first).or_default().push(from..to);
+            }
+        }
+    }
+    for of_first in fragments.values_mut() {
+        of_first.sort_unstable_by_key(|range| &text[range.clone()]);
+        of_first.dedup_by_key(|range| &text[range.clone()]);
+    }
+    (text, fragments)
 }
 
 /// A part of a URL as it stands, and as it is read by those who decode it, `+` as a space or not.
@@ -236,7 +309,10 @@ fn without(text: &str, mut ranges: Vec<Range>) -> String {
             range.end = range.end.max(more.end);
         }
         left.push_str(&text[at..range.start]);
-        left.push_str(STRUCK_OUT);
+        // What was struck out before stands for this too.
+        if !left.ends_with(STRUCK_OUT) && !text[range.end..].starts_with(STRUCK_OUT) {
+            left.push_str(STRUCK_OUT);
+        }
         at = range.end;
     }
     left.push_str(&text[at..]);

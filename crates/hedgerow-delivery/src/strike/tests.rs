@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn without(text: &str, query: &str, is_cut: bool) -> String {
-    Secrets::of_query(query).strike(text, is_cut)
+    Secrets::of_url("", &[query]).strike(text, is_cut)
 }
 
 #[test]
@@ -81,6 +81,58 @@ fn spellings_are_struck_out() {
     }
 }
 
+/// ED-121: a path may be the secret, and is told by the length of a segment.
+#[test]
+fn long_segments_of_a_path_are_struck_out() {
+    let path = "/services/T000/B000/XsecretXsecret%2FXsecret/ending";
+    let secrets = Secrets::of_url(path, &[""]);
+    for (text, expect) in [
+        ("no such hook XsecretXsecret%2FXsecret", "no such hook ***"),
+        ("no such hook XsecretXsecret/Xsecret.", "no such hook ***."),
+        (
+            "/services/T000/B000/XsecretXsecret/Xsecret",
+            "/services/T000/B000/***",
+        ),
+        ("services at the end", "services at the end"),
+    ] {
+        assert_eq!(secrets.strike(text, false), expect);
+    }
+    // A log has nothing of the path.
+    let struck = secrets.strike(&format!("you asked {path}?"), false);
+    assert_eq!(
+        Secrets::of_path(path).strike(&struck, false),
+        "you asked ***?"
+    );
+    let short = Secrets::of_url("/PATHSECRET99/hook", &[]);
+    assert_eq!(
+        short.strike("at /PATHSECRET99/hook", false),
+        "at /PATHSECRET99/hook"
+    );
+}
+
+/// ED-121: a part of a secret gives most of it away.
+#[test]
+fn parts_of_a_secret_are_struck_out() {
+    let secret = "SECRETCANARY+x/9abcdefghijklmnopqrstuvwxyz0123456789";
+    let query = format!("code={}&short=1", secret.replace('/', "%2F"));
+    for range in [0..30, 0..16, 10..26, 36..52, 20..51] {
+        let part = &secret[range];
+        for part in [
+            part.to_owned(),
+            json(part),
+            STANDARD.encode(format!("--{part}-")),
+        ] {
+            let left = without(&format!("[{part}]"), &query, false);
+            assert!(
+                left.contains(STRUCK_OUT) && left.len() < 12,
+                "{part}: {left}"
+            );
+        }
+    }
+    let kept = "[SECRETCANARY+x/]";
+    assert_eq!(without(kept, &query, false), kept, "15 say little");
+}
+
 #[test]
 fn base64_of_a_secret_is_struck_out() {
     let query = "code=s3cr%2Ft-key&v=1";
@@ -114,7 +166,7 @@ fn base64_of_a_secret_is_struck_out() {
 
 #[test]
 fn long_and_crafted_texts_take_no_long_time() {
-    let secrets = Secrets::of_query("code=0123456789abcdef%2F%2B%3D&sig=%25%32%35");
+    let secrets = Secrets::of_url("", &["code=0123456789abcdef%2F%2B%3D&sig=%25%32%35"]);
     for part in [
         "%25",
         "%",
@@ -265,7 +317,7 @@ proptest! {
     /// What does not hold a secret stays as it is.
     #[test]
     fn ordinary_texts_stay_as_they_are(text in "[ -~\u{e4}\u{4e2d}]{0,200}") {
-        let secrets = Secrets::of_query("code=Zq9-Zq8_Zq7.Zq6&sig=%2FxZ%2BqZ%3D%3DxZqZ");
+        let secrets = Secrets::of_url("", &["code=Zq9-Zq8_Zq7.Zq6&sig=%2FxZ%2BqZ%3D%3DxZqZ"]);
         prop_assert_eq!(secrets.strike(&text, false), text.as_str());
     }
 }
