@@ -70,14 +70,36 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(with_ranges(std::env::args_os()));
-    match run(arguments.command) {
+    let arguments = match Arguments::try_parse_from(with_ranges(std::env::args_os())) {
+        Ok(arguments) => arguments,
+        // Help is printed here too.
+        Err(told) => return end_with(&told),
+    };
+    match run(arguments.command).and_then(|()| all_printed()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::error_line(&failure.to_string());
             ExitCode::FAILURE
         }
     }
+}
+
+/// A command whose output was lost did not do its part, whatever it did besides.
+fn all_printed() -> Result<(), Failure> {
+    output::lost().map_or(Ok(()), |error| {
+        let message = format!("the output cannot be written: {error}");
+        Err(Failure::new(message)
+            .with_hint("what the command was to do is done; look at the result"))
+    })
+}
+
+/// Prints why there is nothing to run: help that was asked for, or what was not understood.
+fn end_with(told: &clap::Error) -> ExitCode {
+    let is_lost = |error: std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
+    if told.print().is_err_and(is_lost) {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2))
 }
 
 fn run(command: Command) -> Result<(), Failure> {

@@ -1,9 +1,13 @@
 //! How answers are shown: a table for people, JSON for programs. Nothing here knows what is shown.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
 use clap::ValueEnum;
 use serde_json::Value;
+
+/// What came first between this process and whoever reads it.
+static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// The form of what a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
@@ -61,11 +65,24 @@ pub fn json(value: &Value) {
     line(&format!("{value:#}"));
 }
 
-/// Prints a line. A reader that went away is none of our business: `hedgerow topic list | head -1` is no failure.
+/// Prints a line. What cannot be written is no matter of whoever prints: [`lost`] tells it at the end. A reader that went
+/// away is none of our business: `hedgerow topic list | head -1` is no failure.
 pub fn line(text: &str) {
+    match try_line(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(LOST.set(error)),
+        _ => {}
+    }
+}
+
+/// Prints a line that is of use only if it arrives.
+pub fn try_line(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    drop(written);
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush())
+}
+
+/// Why not everything was printed, if it was not.
+pub fn lost() -> Option<&'static io::Error> {
+    LOST.get()
 }
 
 /// Prints a line to standard error, if anybody reads there.

@@ -56,6 +56,9 @@ pub enum CommandError {
     /// A limit of the grid is reached.
     #[error("{0}")]
     Limit(String),
+    /// A subscription has as many filters in force as it can have.
+    #[error("{0}")]
+    FilterLimit(String),
     /// It cannot be done now, as something stands in its way.
     #[error("{0}")]
     Conflict(String),

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, HeaderMap};
 use http_body_util::BodyExt;
 use hyper::body::Body;
 
@@ -12,6 +13,20 @@ use hyper::body::Body;
 const DISCARDED_BYTES_MAX: usize = 4 << 20;
 /// How long they are read.
 const DISCARD_TIME: Duration = Duration::from_secs(5);
+
+/// What a body is coded in (`gzip`), if in anything: bodies are taken as they are only.
+pub fn coding(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let values: Vec<_> = values
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .collect();
+    let codings = values.iter().flat_map(|value| value.split(','));
+    let codings: Vec<&str> = codings
+        .map(str::trim)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
+        .collect();
+    (!codings.is_empty()).then(|| codings.join(", "))
+}
 
 /// Why there is no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

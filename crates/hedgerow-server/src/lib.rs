@@ -36,6 +36,7 @@ pub mod config;
 mod connections;
 mod descriptors;
 mod error;
+mod framing;
 mod guard;
 pub mod handle;
 mod listener;

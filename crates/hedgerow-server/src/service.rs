@@ -12,9 +12,11 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use crate::admin;
+use crate::body;
 use crate::callback;
 use crate::connections::Kind;
 use crate::error::{ApiError, Refusal};
+use crate::framing;
 use crate::publish::{self, handler};
 use crate::state::SharedApp;
 
@@ -90,6 +92,20 @@ impl Requests {
 
     async fn route(&self, request: Request<Incoming>, id: &str) -> Answer {
         let (mut parts, body) = request.into_parts();
+        if let Err(why) = framing::judge(&parts) {
+            let refusal = Refusal::framing(why);
+            tracing::info!(
+                request_id = id,
+                "a request is refused: {}",
+                refusal.message()
+            );
+            let report = Report {
+                request_id: id,
+                number: 0,
+                time: self.app.time(),
+            };
+            return refusal.into_response(&report).map(Either::Left);
+        }
         if let Some(guard) = &self.app.guard
             && let Err(foreign) = guard.judge(&parts)
         {
@@ -124,6 +140,10 @@ impl Requests {
                 Some(grant) => drop(parts.extensions.insert(grant)),
                 None => return ApiError::unauthorized().into_response().map(Either::Right),
             }
+        }
+        if let Some(coding) = body::coding(&parts.headers) {
+            body::discard(body);
+            return ApiError::coding(&coding).into_response().map(Either::Right);
         }
         let mut router = self.admin.clone();
         let answer = router.call(Request::from_parts(parts, body)).await;

@@ -31,6 +31,7 @@ impl ApplyCommand {
     /// Runs the command.
     pub async fn run(self) -> Result<(), Failure> {
         let files = read(&self.files)?;
+        tell_if_empty(&files);
         let client = self.server.client()?;
         let declarations = files.declarations();
         let (status, body) = client
@@ -67,6 +68,18 @@ pub fn read(paths: &[PathBuf]) -> Result<GridFiles, Failure> {
         .map_err(|problems| Failure::new(format!("nothing was declared:\n{}", problems.join("\n"))))
 }
 
+/// Says that nothing is asked for: more often a wrong file than what was meant.
+fn tell_if_empty(files: &GridFiles) {
+    let declarations = files.declarations();
+    let lists = ["topics", "eventSubscriptions"];
+    let lists = lists.map(|name| declarations[name].as_array().map_or(0, Vec::len));
+    if lists == [0, 0] {
+        output::error_line(
+            "warning: the files declare nothing: no topics and no event subscriptions",
+        );
+    }
+}
+
 /// Declares what the files say in the server of this process, and says what was done. What could not be declared although it
 /// is right is told and keeps nobody from starting. Endpoints are still being asked then: what they came to is for
 /// [`follow`].
@@ -83,6 +96,7 @@ pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Aske
             asked: Vec::new(),
         },
     };
+    tell_if_empty(files);
     for applied in &begun.done {
         output::line(&applied.to_string());
         for warning in &applied.warnings {

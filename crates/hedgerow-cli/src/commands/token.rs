@@ -1,10 +1,13 @@
 //! `hedgerow token`: who may ask the admin API for what.
 
+use std::io;
+
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::json;
 
 use super::ServerOptions;
+use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
 
@@ -41,9 +44,9 @@ struct New {
     /// What it allows, separated by commas: read, publish, operate, admin. None includes another.
     #[arg(long, value_name = "RIGHTS", value_delimiter = ',', required = true, value_parser = ["read", "publish", "operate", "admin"])]
     rights: Vec<String>,
-    /// Only for topics whose names begin so; without it, for all.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    topic_prefix: String,
+    /// Only for topics whose names begin so; without it, for all. An empty one is refused.
+    #[arg(long, value_name = "TEXT")]
+    topic_prefix: Option<String>,
     /// From when on it is refused, as in 2030-01-02T03:04:05Z; never by default.
     #[arg(long, value_name = "TIME")]
     expiration_date: Option<String>,
@@ -56,6 +59,22 @@ const LIST: [Column; 5] = [
     ("CREATED", "/createdTime"),
     ("EXPIRES", "/expirationTimeUtc"),
 ];
+
+/// Deletes a token whose secret nobody got: it cannot be shown again, and its name would be taken.
+async fn take_back(client: &Client, name: &str, error: &io::Error) -> Failure {
+    let message = format!("the token's secret cannot be printed: {error}");
+    match client.admin(Method::DELETE, &path_of(name), None).await {
+        Ok(_) => Failure::new(format!("{message}; the token was deleted again")),
+        Err(_) => Failure::new(message).with_hint(format!(
+            "the token is there and of no use; delete it: hedgerow token delete --name {}",
+            output::printable(name)
+        )),
+    }
+}
+
+fn path_of(name: &str) -> String {
+    format!("/tokens/{}", super::event::in_path(name))
+}
 
 impl TokenCommand {
     /// Runs the command.
@@ -71,12 +90,13 @@ impl TokenCommand {
                     "expirationTimeUtc": new.expiration_date,
                 });
                 let made = client.admin(Method::POST, "/tokens", Some(&body)).await?;
-                match format {
-                    Format::Json => output::json(&made.body),
+                let text = match format {
+                    Format::Json => format!("{:#}", made.body),
                     // Nothing but the secret, so that it can be put where it is needed.
-                    Format::Table => {
-                        output::line(made.body["secret"].as_str().unwrap_or_default());
-                    }
+                    Format::Table => made.body["secret"].as_str().unwrap_or_default().to_owned(),
+                };
+                if let Err(error) = output::try_line(&text) {
+                    return Err(take_back(&client, &new.named.name, &error).await);
                 }
             }
             Action::List => {
@@ -84,8 +104,7 @@ impl TokenCommand {
                 output::list(super::value(&list.body)?, &LIST, format);
             }
             Action::Delete(Named { name }) => {
-                let path = format!("/tokens/{}", super::event::in_path(&name));
-                client.admin(Method::DELETE, &path, None).await?;
+                client.admin(Method::DELETE, &path_of(&name), None).await?;
                 let sentence = format!("token {} deleted", output::printable(&name));
                 output::done(&sentence, &super::deleted(&name), format);
             }

@@ -861,3 +861,72 @@ fn an_endpoint_can_be_tried() {
     );
     assert_eq!(listed, json!([]));
 }
+
+/// What a command printed and nobody got is a failure, whatever the command.
+#[test]
+fn output_to_a_full_device_is_no_success() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let full = |arguments: &[&str]| {
+        let device = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let mut command = hedgerow(arguments);
+        command.args(["--server", server.endpoint(), "--token", server.token()]);
+        command.stdout(device).output().unwrap()
+    };
+    for arguments in [
+        &["topic", "create", "orders"][..],
+        &["topic", "list"],
+        &["topic", "list", "--output", "json"],
+        &["token", "list"],
+    ] {
+        let error = complained(&full(arguments), 1);
+        assert!(error.contains("output cannot be written"), "{error}");
+    }
+    let device = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let version = hedgerow(&["--version"]).stdout(device).output().unwrap();
+    assert_eq!(version.status.code(), Some(1));
+
+    // A secret that nobody got is of no use, and its name is free again.
+    for form in ["table", "json"] {
+        let create = [
+            "token", "create", "--name", "ci", "--rights", "read", "--output", form,
+        ];
+        let error = complained(&full(&create), 1);
+        assert!(error.contains("deleted again"), "{error}");
+    }
+    let list = printed(&server.run(&["token", "list"]));
+    assert!(!list.contains("ci "), "{list}");
+}
+
+/// FC-26: a script whose variable is not set does not get a token for everything.
+#[test]
+fn an_empty_topic_prefix_is_refused() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let create = [
+        "token",
+        "create",
+        "--name",
+        "ci",
+        "--rights",
+        "read",
+        "--topic-prefix",
+        "",
+    ];
+    let error = complained(&server.run(&create), 1);
+    assert!(error.contains("topicPrefix: must not be empty"), "{error}");
+}
+
+#[test]
+fn a_file_that_declares_nothing_is_told() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    let told = complained(&server.run(&["apply", "/dev/null"]), 0);
+    assert!(told.contains("declare nothing"), "{told}");
+}

@@ -41,6 +41,12 @@ impl EndpointUrl {
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
             return Err("must be an http or https URL with a host");
         }
+        // One dot at the end stands for the root of all names.
+        let host = url.host_str().unwrap_or_default();
+        let labels = host.strip_suffix('.').unwrap_or(host);
+        if labels.split('.').any(str::is_empty) {
+            return Err("must have a host without empty labels");
+        }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("must not contain a user name or password");
         }
@@ -128,6 +134,12 @@ mod tests {
             "http://host/?\u{e4}",
             "http://host/?\"",
             "http://host:99999/",
+            "https://./",
+            "https://../",
+            "https://a..b/",
+            "https://.a/",
+            "https://a../",
+            "https://a%2e.b/",
         ] {
             assert!(EndpointUrl::parse(text).is_err(), "{text:?} is accepted");
         }
@@ -135,7 +147,11 @@ mod tests {
 
     #[test]
     fn addresses_and_ports_are_kept() {
-        for text in ["http://127.0.0.1:9000/hook", "https://[::1]:8443/?a=1"] {
+        for text in [
+            "http://127.0.0.1:9000/hook",
+            "https://[::1]:8443/?a=1",
+            "https://a.example./hook",
+        ] {
             assert_eq!(EndpointUrl::parse(text).unwrap().as_str(), text);
         }
     }

@@ -68,11 +68,10 @@ impl Engine {
         if count < limits::FILTERS_IN_FORCE_MAX || existing.spec.filter == spec.filter {
             return Ok(());
         }
-        Err(CommandError::Limit(format!(
-            "the filter of \"{}\" was changed {} times while it stood still, no more are possible: each decides about the \
-             events that it waits with; resume it, let it catch up, or delete it",
+        Err(CommandError::FilterLimit(format!(
+            "event subscription \"{}\" has {count} filters in force, no more are possible: each decides about the events \
+             that were published while it was declared and are still to be delivered",
             existing.name,
-            count - 1,
         )))
     }
 

@@ -233,7 +233,9 @@ async fn a_filter_is_not_changed_without_bound_while_the_subscription_stands_sti
     publish(&world, topic, &["A"]).await;
     subscribe(FILTERS_IN_FORCE_MAX).await.unwrap();
     match subscribe(0).await.map(|_| ()) {
-        Err(CommandError::Limit(message)) => assert!(message.contains("\"the-sub\""), "{message}"),
+        Err(CommandError::FilterLimit(message)) => {
+            assert!(message.contains("\"the-sub\""), "{message}")
+        }
         other => panic!("{other:?}"),
     }
     // What leaves the filter alone is taken.

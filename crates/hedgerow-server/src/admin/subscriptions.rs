@@ -67,6 +67,8 @@ async fn patch_once(
     let base = present.declared();
     let declaration = merge::patched(base.to_json(), patch.clone());
     let name = present.name.as_str();
+    refuse_other(patch, "topic", topic)?;
+    refuse_other(patch, "name", name)?;
     let (status, Json(mut json)) =
         put_over(app, topic, name, declaration, Some(base.clone())).await?;
     if let Some(warnings) = json.get_mut("warnings").and_then(Value::as_array_mut) {
@@ -89,6 +91,8 @@ async fn put_over(
     expected: Option<SubscriptionSpec>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: SubscriptionName = name.parse()?;
+    refuse_other(&body, "topic", topic)?;
+    refuse_other(&body, "name", name.as_str())?;
     complete(app, &mut body);
     let checked = SubscriptionSpec::check(&body)?;
     let declaration = SubscriptionDeclaration {
@@ -121,6 +125,20 @@ async fn put_over(
         StatusCode::OK
     };
     Ok((status, Json(json)))
+}
+
+/// Refuses a body that is about something else than its path: an answer may be sent back as it came, and to its own place.
+fn refuse_other(body: &Value, member: &str, in_path: &str) -> Result<(), ApiError> {
+    let is_other = match body.get(member) {
+        None | Some(Value::Null) => false,
+        Some(Value::String(named)) => !named.eq_ignore_ascii_case(in_path),
+        Some(_) => true,
+    };
+    if is_other {
+        let message = format!("must be \"{in_path}\", as in the path, or be left out");
+        return Err(ApiError::member(member, &message));
+    }
+    Ok(())
 }
 
 /// A subscription that was declared.

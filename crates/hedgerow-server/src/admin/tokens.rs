@@ -82,8 +82,12 @@ fn read(body: &Value, now: Timestamp) -> Result<NewToken, ApiError> {
         let message = "must have 1 to 64 characters from letters, digits, \"-\" and \"_\"";
         return Err(ApiError::member("name", message));
     }
-    let prefix = text(members, "topicPrefix")?.unwrap_or_default();
-    let prefix = TopicPrefix::parse(prefix);
+    let prefix = match text(members, "topicPrefix")? {
+        None => Ok(TopicPrefix::default()),
+        // Who writes it wants less than everything: a script whose variable is not set (FC-26).
+        Some("") => Err("must not be empty; leave it out if the token is to hold for all topics"),
+        Some(prefix) => TopicPrefix::parse(prefix),
+    };
     let expires = match text(members, "expirationTimeUtc")? {
         None => None,
         Some(text) => Some(text.parse::<Timestamp>().map_err(|_| {

@@ -365,8 +365,9 @@ async fn ask(
                     faults.add_spec(&topic.path, error);
                 }
             }
-            Err(CommandError::NotFound { .. }) => {}
-            Err(error) => return Err(not_available(app, &error)),
+            Err(error @ CommandError::Unavailable) => return Err(not_available(app, &error)),
+            // It is new, or what stands in its way is told when it is declared.
+            Err(_) => {}
         }
     }
     for subscription in &plan.subscriptions {
@@ -388,7 +389,9 @@ async fn ask(
             Err(error @ CommandError::NotFound { .. }) => {
                 faults.add(format!("{}.topic", subscription.path), error.to_string());
             }
-            Err(error) => return Err(not_available(app, &error)),
+            Err(error @ CommandError::Unavailable) => return Err(not_available(app, &error)),
+            // It is right and cannot be declared now: told by itself then, while the others come into force.
+            Err(_) => {}
         }
     }
     Ok(())

@@ -160,6 +160,17 @@ impl ApiError {
         .into()
     }
 
+    /// 415: the body is coded in a way in which none is taken.
+    pub fn coding(coding: &str) -> Self {
+        let message = format!(
+            "the body's Content-Encoding \"{}\" is not supported",
+            shorten(coding)
+        );
+        let hint = "send it without one";
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Self::new(status, "UnsupportedEncoding", message, hint)
+    }
+
     /// 403: the token does not have a right.
     pub fn without_right(grant: &Grant, right: Right) -> Self {
         let message = format!(
@@ -264,6 +275,12 @@ impl From<CommandError> for ApiError {
                 "LimitReached",
                 message,
                 "delete what is not used any more",
+            ),
+            CommandError::FilterLimit(message) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                message,
+                "a filter goes when its events are delivered: resume the subscription and let it catch up, or purge it",
             ),
             CommandError::Conflict(message) => Self::new(
                 StatusCode::CONFLICT,

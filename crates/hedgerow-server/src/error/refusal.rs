@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hedgerow_dialect::event_grid::{self, ErrorCode, PublishError, Report};
 use hedgerow_dialect::sas::SasError;
 use hedgerow_store::StoreError;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
@@ -62,6 +62,28 @@ impl Refusal {
     pub fn api_version() -> Self {
         let message = "The api-version is unknown; leave it out or use '2018-01-01'.";
         PublishError::new(ErrorCode::BadRequest, message).into()
+    }
+
+    /// The body is coded in a way in which none is taken.
+    pub fn coding(coding: &str) -> Self {
+        let message = format!(
+            "The body's Content-Encoding '{}' is not supported; send it without one.",
+            shorten(coding)
+        );
+        let error = PublishError::new(ErrorCode::BadRequest, message);
+        Self {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            error,
+            closes: false,
+        }
+    }
+
+    /// It is not the HTTP that it says; whoever reads it otherwise may see another request in it. So the connection ends.
+    pub fn framing(message: &str) -> Self {
+        Self {
+            closes: true,
+            ..PublishError::new(ErrorCode::BadRequest, message).into()
+        }
     }
 
     /// Too many published bodies are in memory.
@@ -127,6 +149,9 @@ impl Refusal {
         }
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             headers.insert(ALLOW, HeaderValue::from_static(PUBLISH_METHODS));
+        }
+        if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if self.closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

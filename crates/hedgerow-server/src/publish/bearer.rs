@@ -2,20 +2,30 @@
 
 use http::request::Parts;
 
-use crate::error::Refusal;
 use crate::publish::credential::is_keyed;
 use crate::state::App;
 
-/// Judges a request that bears one of our tokens; `None` if it does not, or if a credential stands before it (ED-028). Valid
-/// and without the right for this topic is 403 (ED-027).
-pub fn judge(app: &App, request: &Parts, topic: &str) -> Option<Result<(), Refusal>> {
+/// What one of our tokens says of publishing to a topic.
+pub enum Judged {
+    /// It allows that.
+    Allowed,
+    /// It is valid and without the right (ED-027).
+    Refused,
+    /// It does not reach that far: to its bearer the topic is not there (FC-26).
+    Beyond,
+}
+
+/// Judges a request that bears one of our tokens; `None` if it does not, or if a credential stands before it (ED-028).
+pub fn judge(app: &App, request: &Parts, topic: &str) -> Option<Judged> {
     if is_keyed(request) {
         return None;
     }
     let grant = app.tokens.grant(&request.headers, app.time())?;
-    Some(if grant.may_publish(topic) {
-        Ok(())
+    Some(if !grant.reaches(topic) {
+        Judged::Beyond
+    } else if grant.may_publish(topic) {
+        Judged::Allowed
     } else {
-        Err(Refusal::may_not_publish())
+        Judged::Refused
     })
 }

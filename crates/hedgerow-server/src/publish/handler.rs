@@ -1,6 +1,6 @@
 //! Publishing, whatever the topic's schema (sections 1.1, 1.4, 1.9, 1.10).
 //!
-//! Checks come in this order: method, topic, credential, `api-version`, size, body (ED-028, ED-029). Success is answered
+//! Checks come in this order: method, topic, credential, `api-version`, coding, size, body (ED-028, ED-029). Success is answered
 //! only when everything is durable (ED-010).
 
 use std::borrow::Cow;
@@ -22,8 +22,9 @@ use tokio::time::Instant;
 
 use crate::body::{self, BodyError};
 use crate::error::{PUBLISH_METHODS, Refusal};
+use crate::publish::bearer::{self, Judged};
 use crate::publish::credential::{authenticate, has_no_other_value};
-use crate::publish::{Route, bearer, outcome};
+use crate::publish::{Route, outcome};
 use crate::state::App;
 
 /// The one version there is (ED-006).
@@ -112,15 +113,23 @@ async fn take(
     let engine = app.engine()?;
     let topics = engine.topics();
     let found = topic.and_then(|name| topics.get(&*lower_case(name)));
-    let topic = &*known
-        .topic
-        .insert(found.cloned().ok_or_else(|| Refusal::no_topic(topic))?);
-    match bearer::judge(app, request, &topic.name) {
-        Some(judged) => judged?,
+    let found = found.cloned().ok_or_else(|| Refusal::no_topic(topic))?;
+    let judged = bearer::judge(app, request, &found.name);
+    if matches!(judged, Some(Judged::Beyond)) {
+        // Not a failure of the other one's topic either.
+        return Err(Refusal::no_topic(topic));
+    }
+    let topic = &*known.topic.insert(found);
+    match judged {
+        Some(Judged::Allowed) => {}
+        Some(_) => return Err(Refusal::may_not_publish()),
         None => authenticate(app, request, topic)?,
     }
     if !has_no_other_value(request, "api-version", API_VERSION) {
         return Err(Refusal::api_version());
+    }
+    if let Some(coding) = body::coding(&request.headers) {
+        return Err(Refusal::coding(&coding));
     }
     let packed = {
         let announced = body.size_hint().exact();

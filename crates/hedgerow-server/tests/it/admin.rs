@@ -623,6 +623,36 @@ async fn a_change_names_what_it_changes_and_keeps_the_rest() {
 }
 
 /// ED-312, ED-232: an operator pauses, resumes and resets; what is answered is durable.
+/// A body that names something else than its path is refused, and an answer that is sent back is taken.
+#[tokio::test]
+async fn a_subscription_is_not_declared_under_another_name_than_its_body_has() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let path = subscription("orders", "one");
+    for (member, other) in [
+        ("name", json!("two")),
+        ("name", json!(1)),
+        ("topic", json!("others")),
+    ] {
+        let mut body = webhook("http://127.0.0.1:9/hook");
+        body[member] = other.clone();
+        let refused = server.admin("PUT", &path, body).await;
+        assert_eq!(refused.status, 400, "{member} {other}");
+        let start = format!("{member}: ");
+        assert!(refused.message().contains(&start), "{}", refused.text());
+    }
+    let nothing = server.admin("GET", &path, Value::Null).await;
+    assert_eq!(nothing.status, 404);
+    let made = server
+        .subscribe("orders", "one", "http://127.0.0.1:9/hook")
+        .await;
+    let other = server.admin("PATCH", &path, json!({ "name": "two" })).await;
+    assert_eq!(other.status, 400, "{}", other.text());
+    let back = server.admin("PATCH", &path, made).await;
+    assert_eq!(back.status, 200, "{}", back.text());
+    server.stop_and_wait().await;
+}
+
 #[tokio::test]
 async fn subscriptions_are_paused_resumed_and_reset() {
     let server = TestServer::start().await;

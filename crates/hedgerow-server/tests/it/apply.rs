@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hedgerow_core::limits::FILTERS_IN_FORCE_MAX;
 use http::Request;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -403,5 +404,58 @@ async fn every_fault_of_a_declaration_is_told() {
     ];
     expected.sort_unstable();
     assert_eq!(told, expected, "{json:#}");
+    server.stop_and_wait().await;
+}
+
+/// A filter that cannot be changed any more keeps nothing else of the declarations from coming into force.
+#[tokio::test]
+async fn a_subscription_with_too_many_filters_fails_by_itself() {
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    let key = server.topic("orders").await;
+    let wanting = |kind: usize| {
+        let mut declared = webhook(&receiver.url());
+        declared["filter"] = json!({ "includedEventTypes": [format!("kind-{kind}")] });
+        declared
+    };
+    let path = subscription("orders", "billing");
+    let put = |kind| server.admin("PUT", &path, wanting(kind));
+    assert_eq!(put(0).await.status, 201);
+    let pause = server.admin("POST", &format!("{path}/pause"), Value::Null);
+    assert_eq!(pause.await.status, 200);
+    let mut kind = 0;
+    let refused = loop {
+        let published = server.publish("orders", &key, event("1")).await;
+        assert_eq!(published.status, 200);
+        kind += 1;
+        let answer = put(kind).await;
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!(
+        (refused.status.as_u16(), refused.code().as_str(), kind),
+        (429, "LimitReached", FILTERS_IN_FORCE_MAX)
+    );
+    assert!(refused.text().contains("purge"), "{}", refused.text());
+
+    let mut declared = wanting(kind);
+    declared["topic"] = json!("orders");
+    declared["name"] = json!("billing");
+    let grid = json!({ "topics": [{ "name": "other" }], "eventSubscriptions": [declared] });
+    let applied = apply(&server, &grid).await;
+    assert_eq!(
+        (applied.status.as_u16(), applied.code().as_str()),
+        (409, "Incomplete"),
+        "{}",
+        applied.text()
+    );
+    let other = server.admin("GET", "/api/v1/topics/other", Value::Null);
+    assert_eq!(other.await.status, 200, "the others are in force");
+
+    let purge = server.admin("POST", &format!("{path}/purge"), Value::Null);
+    assert_eq!(purge.await.status, 200);
+    let again = put(kind).await;
+    assert_eq!(again.status, 200, "a purge ends them: {}", again.text());
     server.stop_and_wait().await;
 }

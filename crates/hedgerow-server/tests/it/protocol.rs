@@ -64,6 +64,22 @@ async fn what_cannot_be_read_is_answered_like_other_refusals() {
             "HTTP/1.1",
         ),
         (
+            "GET /healthz HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(),
+            "400",
+            "no header 'Host'",
+        ),
+        (
+            "GET /api/v1/topics HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n".to_owned(),
+            "400",
+            "more than one header 'Host'",
+        ),
+        (
+            "POST /orders/api/events HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+                .to_owned(),
+            "400",
+            "Transfer-Encoding",
+        ),
+        (
             format!("GET /healthz HTTP/1.1\r\n{}\r\n", headers(257)),
             "431",
             "256 headers",
@@ -93,6 +109,34 @@ async fn what_cannot_be_read_is_answered_like_other_refusals() {
     assert!(
         answer.starts_with("HTTP/1.1 400 ") && answer.contains("Report '"),
         "{answer}"
+    );
+    server.stop_and_wait().await;
+}
+
+/// A body in a coding is told by its coding, and not by what stands in it.
+#[tokio::test]
+async fn coded_bodies_are_refused_by_their_coding() {
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    for (coding, status) in [("gzip", 415), ("identity, br", 415), ("Identity", 200)] {
+        let request = Request::post("/orders/api/events")
+            .header("aeg-sas-key", &key)
+            .header("content-encoding", coding);
+        let answer = server.send(request, event("1")).await;
+        assert_eq!(answer.status, status, "{coding}: {}", answer.text());
+        if status == 415 {
+            let named = coding.rsplit(' ').next().unwrap();
+            assert!(answer.message().contains(named), "{}", answer.text());
+            assert_eq!(answer.header("accept-encoding"), Some("identity"));
+        }
+    }
+    let request = Request::put("/api/v1/topics/more")
+        .header("authorization", format!("Bearer {}", server.token))
+        .header("content-encoding", "gzip");
+    let answer = server.send(request, "{}").await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.code().as_str()),
+        (415, "UnsupportedEncoding")
     );
     server.stop_and_wait().await;
 }
