@@ -56,7 +56,7 @@ enum Command {
     Serve(ServeCommand),
     Apply(ApplyCommand),
     Topic(TopicCommand),
-    EventSubscription(EventSubscriptionCommand),
+    EventSubscription(Box<EventSubscriptionCommand>),
     Event(EventCommand),
     Explain(ExplainCommand),
     Plan(PlanCommand),

@@ -29,7 +29,8 @@ mod tests {
     fn heads_that_others_may_read_otherwise_are_refused() {
         const HOST: (&str, &str) = ("host", "x");
         const CODING: &str = "transfer-encoding";
-        let rows: &[(Version, &[(&str, &str)], bool)] = &[
+        type Headers = &'static [(&'static str, &'static str)];
+        let rows: &[(Version, Headers, bool)] = &[
             (Version::HTTP_11, &[HOST], true),
             (Version::HTTP_11, &[("host", "")], true),
             (Version::HTTP_11, &[], false),

@@ -186,7 +186,7 @@ impl Dev {
         let running = Running {
             local_url: format!("http://{}", server.local_addr()),
             public_url: server.public_url().to_owned(),
-            local_address: server.local_address(),
+            local_address: server.local_addr(),
             admin_token: server.admin_token().to_owned(),
             handle: server.handle(),
             applier: server.applier(),

@@ -97,7 +97,7 @@ async fn serve(
     }
     let ready = Ready {
         endpoint: server.public_url().to_owned(),
-        local_address: server.local_address(),
+        local_address: server.local_addr(),
         topic_key: None,
         admin_token: server.admin_token().to_owned(),
         receiver: None,

@@ -234,7 +234,7 @@ async fn a_filter_is_not_changed_without_bound_while_the_subscription_stands_sti
     subscribe(FILTERS_IN_FORCE_MAX).await.unwrap();
     match subscribe(0).await.map(|_| ()) {
         Err(CommandError::FilterLimit(message)) => {
-            assert!(message.contains("\"the-sub\""), "{message}")
+            assert!(message.contains("\"the-sub\""), "{message}");
         }
         other => panic!("{other:?}"),
     }

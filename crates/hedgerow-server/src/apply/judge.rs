@@ -384,14 +384,13 @@ async fn ask(
             answer,
         };
         match engine.ask(check).await {
-            Ok(()) => {}
             Err(CommandError::Invalid(error)) => faults.add_spec(&subscription.path, error),
             Err(error @ CommandError::NotFound { .. }) => {
                 faults.add(format!("{}.topic", subscription.path), error.to_string());
             }
             Err(error @ CommandError::Unavailable) => return Err(not_available(app, &error)),
-            // It is right and cannot be declared now: told by itself then, while the others come into force.
-            Err(_) => {}
+            // It is right; if it cannot be declared now that is told by itself then, while the others come into force.
+            Ok(()) | Err(_) => {}
         }
     }
     Ok(())

@@ -421,8 +421,8 @@ async fn a_subscription_with_too_many_filters_fails_by_itself() {
     let path = subscription("orders", "billing");
     let put = |kind| server.admin("PUT", &path, wanting(kind));
     assert_eq!(put(0).await.status, 201);
-    let pause = server.admin("POST", &format!("{path}/pause"), Value::Null);
-    assert_eq!(pause.await.status, 200);
+    let pause = format!("{path}/pause");
+    assert_eq!(server.admin("POST", &pause, Value::Null).await.status, 200);
     let mut kind = 0;
     let refused = loop {
         let published = server.publish("orders", &key, event("1")).await;
@@ -453,8 +453,8 @@ async fn a_subscription_with_too_many_filters_fails_by_itself() {
     let other = server.admin("GET", "/api/v1/topics/other", Value::Null);
     assert_eq!(other.await.status, 200, "the others are in force");
 
-    let purge = server.admin("POST", &format!("{path}/purge"), Value::Null);
-    assert_eq!(purge.await.status, 200);
+    let purge = format!("{path}/purge");
+    assert_eq!(server.admin("POST", &purge, Value::Null).await.status, 200);
     let again = put(kind).await;
     assert_eq!(again.status, 200, "a purge ends them: {}", again.text());
     server.stop_and_wait().await;

@@ -112,26 +112,7 @@ impl Settings {
     pub fn declare(self, endpoint: Option<String>) -> Result<Value, Failure> {
         let mut body = json!({});
         let held_and_tried = self.held_and_tried();
-        let webhook = [
-            ("endpointUrl", endpoint.map(Value::from)),
-            (
-                "minimumTlsVersionAllowed",
-                self.minimum_tls_version_allowed.map(Value::from),
-            ),
-            (
-                "extraCaCertificates",
-                self.extra_ca_certificates.map(|text| json!(text.0)),
-            ),
-            (
-                "maxEventsPerBatch",
-                self.max_events_per_batch.map(Value::from),
-            ),
-            (
-                "preferredBatchSizeInKilobytes",
-                self.preferred_batch_size_in_kilobytes.map(Value::from),
-            ),
-        ];
-        for (name, value) in webhook {
+        for (name, value) in self.webhook(endpoint) {
             if let Some(value) = value {
                 body["destination"]["endpointType"] = json!("WebHook");
                 body["destination"]["properties"][name] = value;
@@ -214,6 +195,31 @@ impl Settings {
             body["labels"] = json!(labels);
         }
         Ok(body)
+    }
+
+    /// What is given of the endpoint: a member of its properties, and its value.
+    fn webhook(&self, endpoint: Option<String>) -> [(&'static str, Option<Value>); 5] {
+        [
+            ("endpointUrl", endpoint.map(Value::from)),
+            (
+                "minimumTlsVersionAllowed",
+                self.minimum_tls_version_allowed.clone().map(Value::from),
+            ),
+            (
+                "extraCaCertificates",
+                self.extra_ca_certificates
+                    .as_ref()
+                    .map(|text| json!(text.0)),
+            ),
+            (
+                "maxEventsPerBatch",
+                self.max_events_per_batch.map(Value::from),
+            ),
+            (
+                "preferredBatchSizeInKilobytes",
+                self.preferred_batch_size_in_kilobytes.map(Value::from),
+            ),
+        ]
     }
 
     /// What is given of how an attempt is judged and when none are made: group, member and value.
