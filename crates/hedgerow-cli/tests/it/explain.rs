@@ -280,7 +280,7 @@ fn a_plan_needs_no_server() {
     let told = printed(&run(&["plan", "--status", "dns"]));
     assert!(
         told.contains(
-            "3        30 s         dns    ResolutionError, probation for 5 min\n4        10 min "
+            "3        30 s    dns    ResolutionError, probation for 5 min\n4        10 min  dns"
         ),
         "{told}"
     );

@@ -39,7 +39,7 @@ fn sigterm_waits_for_running_attempts_and_exits_with_0() {
     assert_eq!(health(&server), Some(200));
     assert_eq!(
         server.ready.as_object().unwrap().len(),
-        3,
+        4,
         "{}",
         server.ready
     );

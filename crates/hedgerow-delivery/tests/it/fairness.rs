@@ -191,10 +191,11 @@ async fn one_dead_customer_slows_nobody() {
         hanging_most <= u64::from(credits.max),
         "{hanging_most} attempts hang"
     );
+    // The probation that began with the first timeouts, at 30 s, is over.
     let hold = world.info("orders", "hang").await.hold;
     assert_eq!(
         (hold.state, hold.cause),
-        (HoldState::Probation, Some(Outcome::TimedOut))
+        (HoldState::AwaitingTrial, Some(Outcome::TimedOut))
     );
     for n in 0..FINE {
         let name = format!("fine-{n}");

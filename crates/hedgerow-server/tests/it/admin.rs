@@ -643,9 +643,8 @@ async fn a_subscription_is_not_declared_under_another_name_than_its_body_has() {
     }
     let nothing = server.admin("GET", &path, Value::Null).await;
     assert_eq!(nothing.status, 404);
-    let made = server
-        .subscribe("orders", "one", "http://127.0.0.1:9/hook")
-        .await;
+    let receiver = Receiver::start().await;
+    let made = server.subscribe("orders", "one", &receiver.url()).await;
     let other = server.admin("PATCH", &path, json!({ "name": "two" })).await;
     assert_eq!(other.status, 400, "{}", other.text());
     let back = server.admin("PATCH", &path, made).await;

@@ -425,7 +425,9 @@ async fn a_subscription_with_too_many_filters_fails_by_itself() {
     assert_eq!(server.admin("POST", &pause, Value::Null).await.status, 200);
     let mut kind = 0;
     let refused = loop {
-        let published = server.publish("orders", &key, event("1")).await;
+        // The first of them is wanted, and waits for the end of the pause.
+        let published = event("1").replace("Order.Placed", "kind-0");
+        let published = server.publish("orders", &key, published).await;
         assert_eq!(published.status, 200);
         kind += 1;
         let answer = put(kind).await;

@@ -39,10 +39,13 @@ impl Catalog {
         at: Timestamp,
         next_seq: impl Fn(TopicId) -> u64,
     ) {
-        if let Some(subscription) = self.subscriptions.get_mut(&id) {
-            let to_seq = next_seq(subscription.topic);
-            subscription.begin_purge(from_seq, to_seq, at);
-        }
+        let Some(subscription) = self.subscriptions.get_mut(&id) else {
+            return;
+        };
+        let to_seq = next_seq(subscription.topic);
+        subscription.begin_purge(from_seq, to_seq, at);
+        // What is pending of those it has passed was matched before.
+        self.forget_filters_before(id, to_seq);
     }
 
     pub(super) fn end_purge(&mut self, id: SubscriptionId) {

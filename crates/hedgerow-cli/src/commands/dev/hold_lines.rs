@@ -49,21 +49,12 @@ impl HoldLines {
             .until
             .map(|until| span(until.since(hold.since.unwrap_or(now))));
         let lasts = left.map(|left| format!(", for {left}")).unwrap_or_default();
-        let is_over = hold.until.is_some_and(|until| until <= now);
         let said = match hold.state {
             HoldState::Healthy => "is tried again as usual".to_owned(),
-            // It was shorter than the time between two looks: what is left of it is that one event is tried alone.
-            HoldState::Probation if is_over => {
-                format!("was on probation{cause}{lasts}: one event is tried next")
-            }
             HoldState::Probation => format!("is on probation{cause}{lasts}"),
-            HoldState::Delayed if is_over => {
-                format!(
-                    "waited, deliveries to its endpoint were delayed{lasts}: one event is tried next"
-                )
-            }
             HoldState::Delayed => format!("waits: deliveries to its endpoint are delayed{lasts}"),
-            HoldState::AwaitingTrial => "awaits a trial: one event is tried alone".to_owned(),
+            // Perhaps it was held for less than the time between two looks.
+            HoldState::AwaitingTrial => format!("was held back{cause}: one event is tried next"),
             HoldState::Paused => "is paused".to_owned(),
             HoldState::Gone => "is paused: its endpoint answered 410".to_owned(),
         };
@@ -110,11 +101,14 @@ mod tests {
             Some("03:04:05.006Z  demo/demo-fails  is on probation after Busy, for 10 s")
         );
         assert_eq!(say(&first), None);
-        let over = hold(HoldState::Probation, Some(NOW));
+        let over = HoldInfo {
+            cause: Some(Outcome::Busy),
+            ..hold(HoldState::AwaitingTrial, None)
+        };
         assert_eq!(
             say(&over).as_deref(),
             Some(
-                "03:04:05.006Z  demo/demo-fails  was on probation after Busy, for 0 s: one event is tried next"
+                "03:04:05.006Z  demo/demo-fails  was held back after Busy: one event is tried next"
             )
         );
         let again = hold(
