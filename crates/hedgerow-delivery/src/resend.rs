@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::Store;
-use hedgerow_store::history::HistoryHandle;
+use hedgerow_store::history::{AcceptedEvent, HistoryHandle, HistoryRecord};
+use hedgerow_store::{Store, StoreError};
 
 use crate::command::{Command, CommandError, EngineHandle};
 use crate::explain::story::{self, Stored};
@@ -135,18 +135,19 @@ fn find(
     query: &ResendQuery,
 ) -> Result<ResendOrder, CommandError> {
     let id = &query.event_id;
-    let mut attempts = history.attempts_of(id, RECORDS_MAX);
+    // Those of other topics take no room among them.
+    let is_tried_here = |record: &HistoryRecord| record.topic == topic;
+    let mut attempts = history.attempts_where(id, RECORDS_MAX, is_tried_here);
     attempts.reverse();
-    let accepted = history.accepted(id, EVENTS_MAX).into_iter();
+    let is_here = |event: &AcceptedEvent| event.position.topic == topic;
+    let accepted = history.accepted_where(id, EVENTS_MAX, is_here).into_iter();
     let accepted = accepted.map(|event| (event.position, event.published));
     let mut found: BTreeMap<Position, Timestamp> = accepted.collect();
     let tried = attempts.iter();
     found.extend(tried.map(|record| (position_of(record), record.published)));
     let found = found.into_iter();
-    let here = found.filter(|(position, _)| position.topic == topic);
-    let mut newest: Vec<_> = here.map(|(position, time)| (time, position)).collect();
+    let mut newest: Vec<_> = found.map(|(position, time)| (time, position)).collect();
     newest.sort_unstable();
-    let mut forgotten = None;
     for (published, position) in newest.into_iter().rev() {
         match story::read(store, position, id) {
             Stored::Here(_) => {
@@ -158,17 +159,20 @@ fn find(
                     hints: hints(&attempts, position),
                 });
             }
-            Stored::Forgotten => forgotten = forgotten.or(Some(published)),
+            // An older one with this id is another event, and nobody asked for that.
+            Stored::Forgotten => return Err(forgot(id, published)),
+            Stored::Unreadable(StoreError::Closed) => return Err(CommandError::Unavailable),
+            Stored::Unreadable(error) => {
+                let message = format!("the event \"{id}\" of {published} cannot be read: {error}");
+                return Err(CommandError::Conflict(message));
+            }
             // Another id has the same hash.
             Stored::Another => {}
         }
     }
-    Err(match forgotten {
-        Some(published) => forgot(id, published),
-        None => CommandError::NotFound {
-            what: "event",
-            name: id.clone(),
-        },
+    Err(CommandError::NotFound {
+        what: "event",
+        name: id.clone(),
     })
 }
 

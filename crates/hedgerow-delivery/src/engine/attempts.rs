@@ -251,7 +251,7 @@ impl Engine {
         match next {
             retry::Next::Due(_) if is_purged => {
                 self.journal_purged(key, IN_FLIGHT)?;
-                self.give_back(seat, Signal::Neutral);
+                self.give_back(seat, Signal::GivenUp);
             }
             retry::Next::Due(due) => {
                 self.journal_due(key, due, progress)?;

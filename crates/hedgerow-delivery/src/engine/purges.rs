@@ -237,6 +237,21 @@ impl Engine {
         self.journal_purge(id, 0, vec![(key.seq, row)])
     }
 
+    /// Drops a delivery that was to be ended, and whose event was forgotten since the purge.
+    pub(super) fn drop_forgotten(
+        &mut self,
+        key: DeliveryKey,
+        row: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        if let Some(row) = row {
+            return self.journal_purged(key, row);
+        }
+        if let Some(runner) = self.runners.get(&key.subscription) {
+            runner.metrics.note_purged(1);
+        }
+        self.journal_purge(key.subscription, 1, Vec::new())
+    }
+
     pub(super) fn observe_purged(&mut self, purged: &Purged) {
         if let Some(purge) = self.purges.jobs.get_mut(&purged.subscription) {
             // Those of another engine's were folded before this one began.

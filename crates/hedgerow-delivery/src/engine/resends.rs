@@ -55,6 +55,14 @@ struct Waiting {
     answer: Answer<Vec<Resent>>,
 }
 
+impl Resends {
+    /// Whether the record that a delivery is due now is not durable yet. The view shows it under its former row until then.
+    pub(super) fn is_on_its_way(&self, id: SubscriptionId, seq: u64) -> bool {
+        let recent = self.recent.get(&(id, seq));
+        recent.is_some_and(|recent| !recent.is_durable)
+    }
+}
+
 /// An event that was read to be delivered again.
 pub(super) struct ResendRead {
     order: ResendOrder,

@@ -199,7 +199,7 @@ impl Engine {
     }
 
     /// The event of a delivery cannot be read. That is a failure of the store, unless nobody needs the event any more: the
-    /// delivery was settled, or its subscription went, while the read was on its way.
+    /// delivery was settled, its subscription went, or a purge let the log forget it, while the read was on its way.
     fn unreadable(
         &mut self,
         key: DeliveryKey,
@@ -219,11 +219,13 @@ impl Engine {
         if let Some(tickets) = flight.tickets {
             self.give_up(key.subscription, tickets)?;
         }
-        if flight.is_settled {
-            self.look_again(key.subscription)
-        } else {
-            Err(error)
+        let is_forgotten = matches!(error, StoreError::Forgotten { .. });
+        if is_forgotten && !flight.is_settled && self.is_purged(key.subscription, key.seq) {
+            self.drop_forgotten(key, flight.row)?;
+        } else if !flight.is_settled {
+            return Err(error);
         }
+        self.look_again(key.subscription)
     }
 
     /// The log line of an attempt, if anybody reads it.

@@ -151,6 +151,7 @@ impl Engine {
             .into_iter()
             .filter(|row| self.view.is_open(id, row.seq))
             .filter(|row| row.attempt().is_none() || !self.is_purged(id, row.seq))
+            .filter(|row| !self.resends.is_on_its_way(id, row.seq))
             .collect();
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.refill(open, new_horizon);

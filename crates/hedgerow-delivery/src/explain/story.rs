@@ -11,7 +11,7 @@ use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::catalog::{GoneSubscription, Purge};
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event, unpack_head};
-use hedgerow_store::{Store, StoredEvent};
+use hedgerow_store::{Store, StoreError, StoredEvent};
 
 use super::{
     DeliveryStanding, DeliveryState, DeliveryStory, EventStandings, EventStory, Explanation, Place,
@@ -40,22 +40,24 @@ pub(crate) enum Stored {
     Here(StoredEvent),
     /// Nothing any more.
     Forgotten,
+    /// Something that cannot be read.
+    Unreadable(StoreError),
     /// An event with another id.
     Another,
 }
 
 /// Reads the event at a position.
 pub(crate) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -> Stored {
-    let found = store
-        .read_recent(position)
-        .or_else(|| store.read(position).ok());
-    let Some(event) = found else {
-        return Stored::Forgotten;
+    let found = store.read_recent(position);
+    let event = match found.map_or_else(|| store.read(position), Ok) {
+        Ok(event) => event,
+        Err(StoreError::Forgotten { .. }) => return Stored::Forgotten,
+        Err(error) => return Stored::Unreadable(error),
     };
-    match unpack_head(&event.bytes) {
-        Ok(unpacked) if unpacked.id == event_id => Stored::Here(event),
-        Ok(_) => Stored::Another,
-        Err(_) => Stored::Forgotten,
+    match unpack_head(&event.bytes).map(|unpacked| unpacked.id == event_id) {
+        Ok(true) => Stored::Here(event),
+        Ok(false) => Stored::Another,
+        Err(error) => Stored::Unreadable(error.into()),
     }
 }
 
@@ -111,7 +113,7 @@ impl Known {
         }
         let stored = match stored {
             Stored::Here(event) => Some(event),
-            Stored::Forgotten | Stored::Another => None,
+            Stored::Forgotten | Stored::Unreadable(_) | Stored::Another => None,
         };
         let (rules, topic) = (standings.rules, standings.topic_name.as_deref());
         let mut deliveries: Vec<_> = standings

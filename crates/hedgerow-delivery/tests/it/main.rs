@@ -25,6 +25,7 @@ mod reader;
 mod receiver;
 mod resend;
 mod room;
+mod shelf;
 mod speed;
 mod timelines;
 mod validation;

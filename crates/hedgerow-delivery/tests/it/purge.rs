@@ -8,6 +8,7 @@ use hedgerow_delivery::command::{Command, CommandError, PurgeReport};
 use hedgerow_delivery::settings::EngineSettings;
 use serde_json::json;
 
+use crate::shelf::Reading;
 use crate::world::{Meet, World, settings, settings_without_probation};
 
 const fn seconds(count: u64) -> Duration {
@@ -303,5 +304,29 @@ async fn the_first_event_after_a_purge_is_tried_again() {
     assert_eq!(world.seen_ids(), ["slow", "new", "new"]);
     let counters = world.info("orders", "the-sub").await.counters;
     assert_eq!((counters.dropped, counters.delivered), (1, 1));
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// A delivery that is being ended without an attempt while the purge lets the log forget its event is dropped too; the store did
+/// not fail.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_forgotten_while_it_is_read_is_dropped() {
+    let world = World::new(|_, _| Meet::status(404));
+    let topic = world.topic("orders").await;
+    let minute = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
+    subscribe(&world, minute).await;
+    world.publish(topic, &["first"]).await;
+    world.sleep_until(seconds(1)).await;
+    // Held by probation, and expired at its end.
+    world.publish(topic, &["never"]).await;
+    world.settle().await;
+    world.shelf.set(topic, 1, Reading::Waits);
+    world.shelf.somebody_waits().await;
+    assert_eq!(purge(&world).await.in_flight, 1);
+    world.shelf.set(topic, 1, Reading::Forgotten);
+    world.settle().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.counters.matched, info.counters.dropped), (2, 2));
+    assert_eq!((info.pending, info.subscription.purging_to()), (0, None));
     world.assert_balanced("orders", "the-sub").await;
 }

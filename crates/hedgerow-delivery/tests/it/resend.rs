@@ -10,6 +10,7 @@ use hedgerow_store::history::HistoryKind;
 use serde_json::json;
 
 use crate::explain::world;
+use crate::shelf::Reading;
 use crate::world::{Meet, START_MS, World};
 
 const fn seconds(count: u64) -> Duration {
@@ -280,4 +281,64 @@ async fn a_resent_event_is_explained_as_it_stands() {
     };
     let began = Timestamp::from_millis(START_MS);
     assert_eq!((at.since(began).as_secs(), attempts), (10, 1));
+}
+
+/// FC-10: events of other topics with the same id, however many, do not hide the one that is asked for.
+#[tokio::test(start_paused = true)]
+async fn the_same_id_in_another_topic_is_another_event() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let other = world.topic("invoices").await;
+    subscribe(&world, "the-sub", json!({})).await;
+    world.publish(topic, &["e"]).await;
+    world.settle().await;
+    for _ in 0..30 {
+        world.publish(other, &["e"]).await;
+    }
+    world.settle().await;
+    assert_eq!(resend(&world, "e").await, the_sub(ResentHow::Resent));
+}
+
+/// FC-10: of several events with the id it is the newest, or none.
+#[tokio::test(start_paused = true)]
+async fn an_older_event_with_the_id_never_takes_the_place_of_the_newest() {
+    for reading in [Reading::Forgotten, Reading::Damaged] {
+        let (world, _history) = world(|_, _| Meet::status(200));
+        let topic = world.topic("orders").await;
+        subscribe(&world, "the-sub", json!({})).await;
+        world.publish(topic, &["e"]).await;
+        world.sleep_until(seconds(1)).await;
+        world.publish(topic, &["e"]).await;
+        world.settle().await;
+        world.shelf.set(topic, 1, reading);
+        let error = world.handle.resend(query("e", None)).await.unwrap_err();
+        let is_forgotten = matches!(error, CommandError::Forgotten(_));
+        assert_eq!(is_forgotten, reading == Reading::Forgotten, "{error}");
+        let is_told = error.to_string().contains("cannot be read");
+        assert_eq!(is_told, reading == Reading::Damaged, "{error}");
+        world.sleep_until(seconds(100)).await;
+        assert_eq!(attempts(&world, "the-sub", "e"), [(0, 0), (1, 0)]);
+    }
+}
+
+/// FC-10: one series, even if the row that waited comes into memory before the record that moves it is durable.
+#[tokio::test(start_paused = true)]
+async fn a_row_on_its_way_is_not_fetched_from_where_it_stood() {
+    let (world, _history) = world(|_, attempt| Meet::status(if attempt < 5 { 500 } else { 200 }));
+    let topic = world.topic("orders").await;
+    let more = json!({"delayedDelivery": {"enabled": false}});
+    subscribe(&world, "the-sub", more).await;
+    world.publish(topic, &["e"]).await;
+    // The sixth attempt is due at 900.
+    world.sleep_until(seconds(400)).await;
+    world.hold();
+    let (resent, ()) = tokio::join!(resend(&world, "e"), async {
+        world.sleep_until(seconds(880)).await;
+        world.release();
+    });
+    assert_eq!(resent, the_sub(ResentHow::BroughtForward));
+    world.sleep_until(seconds(100_000)).await;
+    let expected = [(0, 0), (10, 1), (30, 2), (60, 3), (300, 4), (880, 5)];
+    assert_eq!(attempts(&world, "the-sub", "e"), expected);
+    world.assert_balanced("orders", "the-sub").await;
 }

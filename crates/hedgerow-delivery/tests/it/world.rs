@@ -37,6 +37,7 @@ use crate::balance::assert_balanced;
 use crate::letter_box::LetterBox;
 pub use crate::receiver::{Asked, Greet, Meet, Seen};
 use crate::receiver::{Receiver, network};
+use crate::shelf::Shelf;
 
 /// 2030-01-02T03:04:05Z: P of every timeline.
 pub const START_MS: u64 = 1_893_553_445_000;
@@ -49,6 +50,8 @@ pub struct World {
     /// Where dead letters go.
     pub letters: Arc<LetterBox>,
     store: Arc<MemoryStore>,
+    /// Lets reads of single events fail, or wait.
+    pub shelf: Arc<Shelf>,
     ground: Ground,
     receiver: Receiver,
     epoch: u32,
@@ -59,6 +62,7 @@ pub struct World {
 /// What outlives an engine.
 struct Ground {
     store: Arc<MemoryStore>,
+    shelf: Arc<Shelf>,
     table: Arc<BreakableTable>,
     folder: tempfile::TempDir,
     clock: Arc<dyn Clock>,
@@ -182,6 +186,7 @@ impl World {
         let receiver = Receiver::new(Arc::clone(&clock), begun, script);
         let ground = Ground {
             store: Arc::clone(&store),
+            shelf: Arc::new(Shelf::new(Arc::clone(&store))),
             table: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             clock,
@@ -199,6 +204,7 @@ impl World {
             settings,
             letters: Arc::clone(&ground.letters),
             store,
+            shelf: Arc::clone(&ground.shelf),
             ground,
             receiver,
             epoch: 1,
@@ -259,6 +265,11 @@ impl World {
     /// From now on nothing becomes durable, until the store was opened again.
     pub fn hold(&self) {
         self.store.hold();
+    }
+
+    /// What was held becomes durable, and what comes.
+    pub fn release(&self) {
+        self.store.release();
     }
 
     /// Lets checkpoints fail, or panic, from now on.
@@ -539,7 +550,7 @@ impl Ground {
         }
         let network = Arc::new(network(receiver.clone()));
         let parts = Parts {
-            store: Arc::clone(&self.store) as _,
+            store: Arc::clone(&self.shelf) as _,
             view,
             disk,
             history: self.history.clone(),
