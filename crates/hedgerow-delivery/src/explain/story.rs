@@ -57,7 +57,7 @@ pub(crate) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -
     match unpack_head(&event.bytes).map(|unpacked| unpacked.id == event_id) {
         Ok(true) => Stored::Here(event),
         Ok(false) => Stored::Another,
-        Err(error) => Stored::Unreadable(error.into()),
+        Err(error) => Stored::Unreadable(error),
     }
 }
 

@@ -310,7 +310,7 @@ async fn an_older_event_with_the_id_never_takes_the_place_of_the_newest() {
         world.sleep_until(seconds(1)).await;
         world.publish(topic, &["e"]).await;
         world.settle().await;
-        world.shelf.set(topic, 1, reading);
+        world.shelf.set(topic, 2, reading);
         let error = world.handle.resend(query("e", None)).await.unwrap_err();
         let is_forgotten = matches!(error, CommandError::Forgotten(_));
         assert_eq!(is_forgotten, reading == Reading::Forgotten, "{error}");
