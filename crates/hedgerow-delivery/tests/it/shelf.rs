@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use hedgerow_core::position::{Mark, Position, TopicId};
 use hedgerow_store::error::Place;
 use hedgerow_store::memory::MemoryStore;
-use hedgerow_store::record::{Group, PackedEvents, Record};
-use hedgerow_store::view::Liveness;
-use hedgerow_store::{Appending, Store, StoreError, StoredEvent, Usage};
+use hedgerow_store::record::{PackedEvents, Record};
+
+use hedgerow_store::{Appending, Group, Liveness, Store, StoreError, StoredEvent, Usage};
 use tokio::sync::{Notify, watch};
 
 /// What becomes of reading an event.
