@@ -330,6 +330,7 @@ async fn an_event_that_is_forgotten_while_it_is_read_is_dropped() {
     let info = world.info("orders", "the-sub").await;
     assert_eq!((info.counters.matched, info.counters.dropped), (4, 4));
     assert_eq!((info.pending, info.subscription.purging_to()), (0, None));
-    assert!(dropped(&world).contains(&("Purged", 1)));
+    let mut counted = dropped(&world).into_iter();
+    assert!(counted.any(|(reason, count)| reason == "Purged" && count > 0));
     world.assert_balanced("orders", "the-sub").await;
 }
