@@ -95,6 +95,8 @@ pub struct HttpConfig {
     pub body_timeout: Duration,
     /// Bytes of published bodies in memory at a time.
     pub bodies_bytes_max: usize,
+    /// How long publishers wait for room while the log refuses, before they are told.
+    pub room_wait: Duration,
     /// How long connections get to end when the server stops.
     pub close_timeout: Duration,
 }
@@ -127,6 +129,7 @@ impl Default for HttpConfig {
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
             bodies_bytes_max: 256 << 20,
+            room_wait: Duration::from_secs(1),
             close_timeout: Duration::from_secs(5),
         }
     }

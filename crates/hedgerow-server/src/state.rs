@@ -128,7 +128,7 @@ impl App {
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),
-            store_room: StoreRoom::default(),
+            store_room: StoreRoom::new(config.http.room_wait),
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),
             // Not the server's own time, which may be fast (design D4): events get that from the store.

@@ -99,6 +99,7 @@ pub const SETTINGS: &[Setting] = &[
         Size::<usize>::new(4 * MIB..=64 << 30),
         http.bodies_bytes_max
     ),
+    setting!("http.room_wait", WAIT, http.room_wait),
     setting!("http.close_timeout", TIME, http.close_timeout),
     setting!("sas.clock_skew", SAS_CLOCK_SKEW, sas_clock_skew),
     setting!("delivery.allow_networks", Networks, allow_networks),

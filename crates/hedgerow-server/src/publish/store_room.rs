@@ -11,24 +11,33 @@ use hedgerow_store::StoreError;
 use hedgerow_store::error::Fullness;
 use tokio::time::Instant;
 
-/// How long the log may refuse before publishers are told.
-const WAIT: Duration = Duration::from_secs(1);
 /// How often it is asked meanwhile.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Since when the log refuses.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StoreRoom {
+    /// How long it may before publishers are told.
+    wait: Duration,
     is_refusing: AtomicBool,
     since: Mutex<Option<Instant>>,
 }
 
 impl StoreRoom {
+    /// Lets publishers wait as long as this.
+    pub fn new(wait: Duration) -> Self {
+        Self {
+            wait,
+            is_refusing: AtomicBool::new(false),
+            since: Mutex::default(),
+        }
+    }
+
     /// Appends as soon as there is room.
     ///
     /// # Errors
     ///
-    /// The last error of `append`, when the log has refused everything for [`WAIT`]; any other error at once.
+    /// The last error of `append`, when the log has refused everything for as long as it may; any other error at once.
     pub async fn append<T>(
         &self,
         append: impl Fn() -> Result<T, StoreError>,
@@ -51,7 +60,7 @@ impl StoreRoom {
     fn may_wait(&self) -> bool {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_refusing.store(true, Ordering::Relaxed);
-        since.get_or_insert_with(Instant::now).elapsed() < WAIT
+        since.get_or_insert_with(Instant::now).elapsed() < self.wait
     }
 
     fn note_room(&self) {
@@ -67,6 +76,7 @@ impl StoreRoom {
 mod tests {
     use super::*;
 
+    const WAIT: Duration = Duration::from_secs(1);
     const FULL: StoreError = StoreError::Full(Fullness::Log {
         used_bytes: 2,
         watermark_bytes: 1,
@@ -86,7 +96,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_cleaned_in_time_refuses_nobody() {
-        let (room, begun) = (StoreRoom::default(), Instant::now());
+        let (room, begun) = (StoreRoom::new(WAIT), Instant::now());
         let nearly = INTERVAL * 100;
         room.append(log(nearly)).await.unwrap();
         assert_eq!(begun.elapsed(), nearly);
@@ -96,7 +106,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_log_that_stays_full_is_waited_for_once() {
-        let (room, begun) = (StoreRoom::default(), Instant::now());
+        let (room, begun) = (StoreRoom::new(WAIT), Instant::now());
         let full = log(Duration::MAX);
         assert!(room.append(&full).await.is_err());
         assert_eq!(begun.elapsed(), WAIT);
@@ -106,7 +116,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_no_matter_of_room_in_the_log_is_told_at_once() {
-        let (room, begun) = (StoreRoom::default(), Instant::now());
+        let (room, begun) = (StoreRoom::new(WAIT), Instant::now());
         let disk = || -> Result<(), _> {
             Err(StoreError::Full(Fullness::Disk {
                 free_bytes: 1,

@@ -49,6 +49,10 @@ first_window = "1s"
 max_window = "1s"
 released_per_second = 2000
 
+# Cleaning is soon done here; refusals are to be met too.
+[http]
+room_wait = "0s"
+
 [store]
 bytes_max = "1536KiB"
 keep_after = "400ms"
