@@ -181,6 +181,13 @@ pub const HANDSHAKES_MAX: usize = 64;
 /// Handshakes that are only tried, at a time: each has a connection, and somebody waits for it.
 pub const HANDSHAKE_DRY_RUNS_MAX: usize = 8;
 
+/// Handshakes that are only tried, and wait for their turn: each is somebody who waits, for tens of seconds if many do.
+pub const HANDSHAKE_DRY_RUNS_WAITING_MAX: usize = 64;
+
+/// Events that are delivered again because somebody asked, at a time, until that is durable: each is a thread that reads, or
+/// an event that the log keeps.
+pub const RESENDS_MAX: usize = 64;
+
 /// Bytes of an answer to a handshake that are read: one that says something is a fraction of that.
 pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
 

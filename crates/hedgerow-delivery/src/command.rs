@@ -59,6 +59,9 @@ pub enum CommandError {
     /// A subscription has as many filters in force as it can have.
     #[error("{0}")]
     FilterLimit(String),
+    /// Too many ask for the same at once; ask again in a moment.
+    #[error("{0}")]
+    Busy(String),
     /// It cannot be done now, as something stands in its way.
     #[error("{0}")]
     Conflict(String),

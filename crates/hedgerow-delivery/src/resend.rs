@@ -69,6 +69,8 @@ pub enum ResentHow {
     BroughtForward,
     /// Nothing new: it waits for its turn already.
     Pending,
+    /// Nothing: an attempt waits, at a time that was not found among too many, and is made then.
+    NotFound,
     /// Nothing new: an attempt runs, or its end is being written down.
     InFlight,
     /// Nothing new: it was asked for a moment ago.
@@ -87,6 +89,7 @@ impl ResentHow {
             Self::Resent => "Resent",
             Self::BroughtForward => "BroughtForward",
             Self::Pending => "Pending",
+            Self::NotFound => "NotFound",
             Self::InFlight => "InFlight",
             Self::AlreadyResent => "AlreadyResent",
             Self::DeadLetterPending => "DeadLetterPending",

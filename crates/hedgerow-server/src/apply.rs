@@ -103,6 +103,15 @@ impl Applied {
         let state = self.provisioning.map_or("", Provisioning::as_str);
         format!("{self}{}", still_to_come(state))
     }
+
+    /// The same to somebody who is told of the endpoint's answer later.
+    #[must_use]
+    pub fn told_at_once(&self) -> String {
+        match self.provisioning {
+            Some(Provisioning::Creating) => self.to_string(),
+            _ => self.told(),
+        }
+    }
 }
 
 /// What is to be said behind a subscription in this provisioning state; nothing if it is in force.

@@ -98,7 +98,8 @@ pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Aske
     };
     tell_if_empty(files);
     for applied in &begun.done {
-        output::line(&applied.to_string());
+        // Endpoints that are being asked are told of when they have answered.
+        output::line(&applied.told_at_once());
         for warning in &applied.warnings {
             warn(files, warning);
         }

@@ -82,8 +82,13 @@ impl Engine {
         let Ok(job) = job else {
             return reply(answer, Err(CommandError::Unavailable));
         };
+        let Ok(place) = Arc::clone(&self.validations.dry_runs_asked).try_acquire_owned() else {
+            let message = "too many endpoints are being tried already".to_owned();
+            return reply(answer, Err(CommandError::Busy(message)));
+        };
         let dry_runs = Arc::clone(&self.validations.dry_runs);
         self.spawner.spawn(async move {
+            let _place = place;
             let asking = async {
                 let _permit = dry_runs.acquire_owned().await;
                 handshake::run(job).await

@@ -185,7 +185,11 @@ impl Engine {
                 return WaitingFor::EndOfHold;
             }
             (_, Some(at)) if at > now => return WaitingFor::DueTime { at },
-            (Gate::Trial | Gate::OnTrial, _) => return WaitingFor::Trial,
+            (Gate::OnTrial, _) => return WaitingFor::Trial,
+            // It may be the one that is tried.
+            (Gate::Trial, _) if self.first_due(runner).is_none_or(|next| next.seq != seq) => {
+                return WaitingFor::Trial;
+            }
             _ => {}
         }
         let head = self.readers.get(&topic).map_or(seq, |reader| reader.head);

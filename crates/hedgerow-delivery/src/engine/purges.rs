@@ -19,6 +19,7 @@
 //! Until the first PURGED record comes back, others that were queued before may still move rows.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +37,9 @@ use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
 use crate::command::{Answer, CommandError, PurgeReport};
 use crate::note::event_id;
-use crate::runner::DueKey;
+use crate::runner::{DueKey, Runner};
 
-/// Rows of the due index that one turn looks at, at most, for one purge.
+/// Rows of the due index that one turn looks at, at most, for all purges together.
 const ROWS_PER_TURN: usize = 4_096;
 /// Rows of one PURGED record.
 const ROWS_PER_RECORD: usize = 512;
@@ -49,9 +50,10 @@ const RECORDS_QUEUED_MAX: usize = 64;
 const REMEMBERED_MAX: usize = 10_000;
 
 /// Purges that are under way.
-#[derive(Default)]
 pub(super) struct Purges {
     jobs: BTreeMap<SubscriptionId, Purge>,
+    /// The one whose rows were looked at last.
+    last: SubscriptionId,
     /// Who asked for the change that is on its way.
     asked: HashMap<SubscriptionId, Answer<PurgeReport>>,
 }
@@ -75,6 +77,16 @@ enum Step {
     Dropping(DueKey),
     Landing,
     Ending,
+}
+
+impl Default for Purges {
+    fn default() -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            last: SubscriptionId(0),
+            asked: HashMap::new(),
+        }
+    }
 }
 
 impl Purges {
@@ -265,14 +277,24 @@ impl Engine {
             return Ok(false);
         }
         let mut has_more = false;
-        let ids: Vec<_> = self.purges.jobs.keys().copied().collect();
+        let mut rows_left = ROWS_PER_TURN;
+        // They take turns: whoever had rows last is behind all others.
+        let last = self.purges.last;
+        let jobs = &self.purges.jobs;
+        let behind = jobs.range((Excluded(last), Unbounded));
+        let all = behind.chain(jobs.range(..=last));
+        let ids: Vec<_> = all.map(|(id, _)| *id).collect();
         for id in ids {
-            has_more |= self.go_on_with(id)?;
+            has_more |= self.go_on_with(id, &mut rows_left)?;
         }
         Ok(has_more)
     }
 
-    fn go_on_with(&mut self, id: SubscriptionId) -> Result<bool, StoreError> {
+    fn go_on_with(
+        &mut self,
+        id: SubscriptionId,
+        rows_left: &mut usize,
+    ) -> Result<bool, StoreError> {
         let Some(purge) = self.purges.jobs.get_mut(&id) else {
             return Ok(false);
         };
@@ -281,7 +303,13 @@ impl Engine {
                 purge.step = Step::Dropping(BEHIND_IN_FLIGHT);
                 Ok(true)
             }
-            Step::Dropping(after) if purge.queued < RECORDS_QUEUED_MAX => self.drop_rows(id, after),
+            Step::Dropping(after) if purge.queued < RECORDS_QUEUED_MAX => {
+                if *rows_left == 0 {
+                    return Ok(true);
+                }
+                self.purges.last = id;
+                self.drop_rows(id, after, rows_left)
+            }
             Step::Landing if purge.queued == 0 => {
                 self.land_purge(id)?;
                 Ok(false)
@@ -291,13 +319,19 @@ impl Engine {
     }
 
     /// Drops some rows of the due index.
-    fn drop_rows(&mut self, id: SubscriptionId, after: DueKey) -> Result<bool, StoreError> {
-        let count = ROWS_PER_TURN.min(self.room_for_rows());
+    fn drop_rows(
+        &mut self,
+        id: SubscriptionId,
+        after: DueKey,
+        rows_left: &mut usize,
+    ) -> Result<bool, StoreError> {
+        let count = self.room_for_rows().min(*rows_left);
         if count == 0 {
             self.wakes.insert((self.now().plus(ROOM_AGAIN_AFTER), id));
             return Ok(false);
         }
         let rows = self.view.due(id, after, Timestamp::MAX, count)?;
+        *rows_left -= rows.len();
         let next = match rows.last() {
             Some(last) if rows.len() == count => Step::Dropping((last.due, last.seq)),
             _ => Step::Landing,
@@ -340,9 +374,14 @@ impl Engine {
             return Ok(());
         };
         let to_seq = purge.to_seq;
-        let in_flight = runner.map_or(0, |runner| {
-            runner.flight_seqs().filter(|seq| *seq < to_seq).count()
-        });
+        let flights = runner.into_iter().flat_map(Runner::flight_seqs);
+        let mut purged = flights.filter(|seq| *seq < to_seq);
+        // All are counted for those who are told; then it is enough that there is one.
+        let in_flight = if purge.answers.is_empty() {
+            usize::from(purged.next().is_some())
+        } else {
+            purged.count()
+        };
         let report = PurgeReport {
             in_flight: in_flight as u64,
             ..purge.report

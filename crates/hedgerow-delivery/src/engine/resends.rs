@@ -3,18 +3,21 @@
 //! An event that nobody needs may be forgotten at any moment. So it is pinned first; then a task waits for the cleaning that
 //! may have been planned before, and reads it. What can be read then stays, until a delivery that needs it is durable.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hedgerow_core::filter::{Filter, FilterEvent};
+use hedgerow_core::limits;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry;
 use hedgerow_core::time::Timestamp;
+use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::catalog::Subscription;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
-    Moved, MovedDelivery, Owed, Progress, Record, Resent as ResentRecord,
+    Moved, MovedDelivery, Owed, Progress, Record, Resent as ResentRecord, unpack_event,
 };
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -23,7 +26,6 @@ use super::explaining::SCANNED_ROWS_MAX;
 use super::{Engine, Internal};
 use crate::command::{Answer, CommandError};
 use crate::explain::Place;
-use crate::explain::story::asked;
 use crate::resend::{ResendOrder, Resent, ResentHow, forgot};
 
 /// Who asks again for the same delivery within this time clicked twice (FC-10).
@@ -38,6 +40,8 @@ pub(super) struct Resends {
     recent: HashMap<(SubscriptionId, u64), Recent>,
     /// Who waits for records to be durable.
     waiting: Vec<Waiting>,
+    /// Events that are being read.
+    reading: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +87,14 @@ struct Decision {
 impl Engine {
     /// Pins the event and has it read.
     pub(super) fn resend(&mut self, order: ResendOrder, answer: Answer<Vec<Resent>>) {
+        if self.resends.reading + self.resends.waiting.len() >= limits::RESENDS_MAX {
+            let message = format!(
+                "{} events are being delivered again already, and no more may at a time",
+                limits::RESENDS_MAX
+            );
+            return reply(answer, Err(CommandError::Busy(message)));
+        }
+        self.resends.reading += 1;
         self.view.pin(order.position);
         let store = Arc::clone(&self.store);
         let reading = self.spawner.spawn_blocking(move || {
@@ -108,6 +120,12 @@ impl Engine {
             event,
             answer,
         } = read;
+        self.resends.reading -= 1;
+        if answer.is_closed() {
+            // Whoever asked has gone, and was told nothing.
+            self.view.unpin(order.position);
+            return Ok(());
+        }
         let decided = match &event {
             Some(event) => self.decide_resend(&order, event)?,
             None => Err(forgot(&order.event_id, order.published)),
@@ -152,13 +170,12 @@ impl Engine {
         let Position { topic, seq } = order.position;
         let catalog = self.view.catalog();
         let named = catalog.topic(topic).map(|topic| topic.name.as_str());
-        let topic_name = named.unwrap_or_default().to_owned();
+        let path = topic_path(named.unwrap_or_default());
         let wanted = |found: &&Subscription| {
             let name = order.subscription.as_deref();
             name.is_none_or(|name| found.name.as_str().eq_ignore_ascii_case(name))
         };
-        let found = catalog.subscriptions_of(topic).filter(wanted);
-        let found: Vec<Subscription> = found.cloned().collect();
+        let found: Vec<&Subscription> = catalog.subscriptions_of(topic).filter(wanted).collect();
         let (id, only) = (&order.event_id, order.subscription.as_ref());
         if let (Some(name), true) = (only, found.is_empty()) {
             return Ok(Err(CommandError::NotFound {
@@ -169,12 +186,29 @@ impl Engine {
         let mut decisions = Vec::new();
         let mut refused = String::new();
         let mut rows_left = SCANNED_ROWS_MAX;
+        let unpacked = match unpack_event(&event.bytes) {
+            Ok(unpacked) => unpacked,
+            Err(error) => {
+                let message = format!("the event \"{id}\" cannot be read: {error}");
+                return Ok(Err(CommandError::Conflict(message)));
+            }
+        };
+        let asked = FilterEvent::new(&unpacked, &path);
+        let wanting = self.wanting(order.position, &asked);
         for subscription in found {
+            let of = subscription.id;
+            // The index has the filters in force of those that have a runner, and says nothing of what they refuse.
+            let in_force = subscription.filters.first();
+            let is_filed = in_force.is_some_and(|version| version.from_seq <= seq)
+                && self.runners.contains_key(&of);
+            if is_filed && only.is_none() && !wanting.contains(&of) {
+                continue;
+            }
             let filter = subscription.filter_at(seq);
             let rules = self.settings.filter_rules;
-            match filter.and_then(|filter| asked(filter, rules, event, &topic_name)) {
+            match filter.map(|filter| Filter::new(filter, rules).matches(&asked)) {
                 Some(Ok(())) => {
-                    decisions.push(self.decide_delivery(&subscription, order, &mut rows_left)?);
+                    decisions.push(self.decide_delivery(subscription, order, &mut rows_left)?);
                 }
                 Some(Err(clause)) => refused = format!("{clause} of its filter says no"),
                 None => {
@@ -194,6 +228,24 @@ impl Engine {
                 format!("the event \"{id}\" matched none of the event subscriptions that there are")
             }
         })))
+    }
+
+    /// Those whose filters want an event, of those that have a runner.
+    fn wanting(&self, position: Position, event: &FilterEvent<'_>) -> HashSet<SubscriptionId> {
+        let mut wanting = HashSet::new();
+        if let Some(reader) = self.readers.get(&position.topic) {
+            reader.filters.ask(
+                position.seq,
+                event,
+                |_| true,
+                |answer| {
+                    if answer.result.is_ok() {
+                        wanting.insert(answer.id);
+                    }
+                },
+            );
+        }
+        wanting
     }
 
     fn decide_delivery(
@@ -223,8 +275,8 @@ impl Engine {
                     // The record of another time is on its way.
                     _ => ResentHow::Pending,
                 },
-                // One whose row is not found among too many goes on by itself.
-                Place::NotBegun | Place::Due { .. } | Place::Owed => ResentHow::Pending,
+                Place::NotBegun | Place::Due { .. } => ResentHow::Pending,
+                Place::Owed => ResentHow::NotFound,
             }
         };
         Ok(Decision {

@@ -33,6 +33,8 @@ pub(super) struct Validations {
     pub(super) settings: Arc<ValidationSettings>,
     /// Those that are only tried, at a time.
     pub(super) dry_runs: Arc<Semaphore>,
+    /// The same, with those that wait for their turn.
+    pub(super) dry_runs_asked: Arc<Semaphore>,
     /// Those that are to be made, in order.
     queue: VecDeque<SubscriptionId>,
     /// Those that were not ended when the server did. They wait with the deliveries.
@@ -79,6 +81,9 @@ impl Validations {
         Self {
             settings: Arc::new(settings),
             dry_runs: Arc::new(Semaphore::new(limits::HANDSHAKE_DRY_RUNS_MAX)),
+            dry_runs_asked: Arc::new(Semaphore::new(
+                limits::HANDSHAKE_DRY_RUNS_MAX + limits::HANDSHAKE_DRY_RUNS_WAITING_MAX,
+            )),
             queue: VecDeque::new(),
             found: Vec::new(),
             running: HashMap::new(),

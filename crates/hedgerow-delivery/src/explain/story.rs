@@ -258,7 +258,7 @@ fn purge_of(purges: &[Purge], seq: u64, attempts: &[HistoryRecord]) -> Option<Ti
 }
 
 /// What a filter says to a stored event; `None` if that cannot be read.
-pub(crate) fn asked(
+fn asked(
     filter: &FilterSpec,
     rules: FilterRules,
     stored: &StoredEvent,

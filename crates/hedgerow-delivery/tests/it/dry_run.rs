@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hedgerow_core::limits::{HANDSHAKE_DRY_RUNS_MAX, HANDSHAKE_DRY_RUNS_WAITING_MAX};
 use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_core::validation::AllowedRate;
 use hedgerow_delivery::command::{Command, CommandError};
@@ -147,4 +148,20 @@ async fn a_try_ends_with_whoever_asked() {
         gone.unwrap_err();
     }
     assert_eq!(world.asked().len(), 20);
+}
+
+/// What waits for a turn is bounded.
+#[tokio::test(start_paused = true)]
+async fn too_many_tries_at_a_time_are_refused() {
+    let world = World::with_settings(settings(), |_, _| Meet::status(200));
+    world.topic("orders").await;
+    world.greet(|_, _| Greet::Silence);
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..=HANDSHAKE_DRY_RUNS_MAX + HANDSHAKE_DRY_RUNS_WAITING_MAX {
+        let handle = world.handle.clone();
+        let query = query("https://the-sub.example/", &json!({}));
+        asking.spawn(async move { handle.dry_run(query).await });
+    }
+    let first = asking.join_next().await.unwrap().unwrap();
+    assert!(matches!(first, Err(CommandError::Busy(_))), "{first:?}");
 }

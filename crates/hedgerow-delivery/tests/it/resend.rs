@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hedgerow_core::limits::RESENDS_MAX;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::explain::{DeliveryState, ExplainQuery};
@@ -341,4 +342,32 @@ async fn a_row_on_its_way_is_not_fetched_from_where_it_stood() {
     let expected = [(0, 0), (10, 1), (30, 2), (60, 3), (300, 4), (880, 5)];
     assert_eq!(attempts(&world, "the-sub", "e"), expected);
     world.assert_balanced("orders", "the-sub").await;
+}
+
+/// Resends that are under way are bounded: each keeps an event, and somebody waits.
+#[tokio::test(start_paused = true)]
+async fn too_many_resends_at_a_time_are_refused() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    subscribe(&world, "the-sub", json!({})).await;
+    let ids: Vec<String> = (0..RESENDS_MAX + 3).map(|n| format!("e{n}")).collect();
+    let strs: Vec<&str> = ids.iter().map(String::as_str).collect();
+    world.publish(topic, &strs).await;
+    world.sleep_until(seconds(10)).await;
+    world.hold();
+    let mut asking = tokio::task::JoinSet::new();
+    for id in &ids {
+        let (handle, query) = (world.handle.clone(), query(id, None));
+        asking.spawn(async move { handle.resend(query).await });
+    }
+    for _ in 0..3 {
+        let refused = asking.join_next().await.unwrap().unwrap();
+        assert!(matches!(refused, Err(CommandError::Busy(_))), "{refused:?}");
+    }
+    world.release();
+    while let Some(resent) = asking.join_next().await {
+        assert_eq!(resent.unwrap().unwrap()[0].how, ResentHow::Resent);
+    }
+    tokio::time::sleep(seconds(1)).await;
+    assert_eq!(world.seen().len(), ids.len() + RESENDS_MAX);
 }

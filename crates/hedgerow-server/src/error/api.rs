@@ -282,6 +282,15 @@ impl From<CommandError> for ApiError {
                 message,
                 "a filter goes when its events are delivered: resume the subscription and let it catch up, or purge it",
             ),
+            CommandError::Busy(message) => Self {
+                retry_after: Some(SOON),
+                ..Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "Busy",
+                    message,
+                    "ask again in a moment",
+                )
+            },
             CommandError::Conflict(message) => Self::new(
                 StatusCode::CONFLICT,
                 "Conflict",
