@@ -265,6 +265,15 @@ impl TopicMetrics {
         }
     }
 
+    /// Events before `to` will never be offered to everybody: whether nobody wanted them stays unknown.
+    fn skip(&self, to: u64) {
+        let mut matches = lock(&self.matches);
+        if matches.counted_to < to {
+            matches.counted_to = to;
+            matches.seqs.retain(|seq| *seq >= to);
+        }
+    }
+
     /// Counts the events before `head` that nobody wanted, once nobody is behind who might.
     fn offered(&self, first: u64, head: u64, is_anybody_behind: bool) {
         let mut matches = lock(&self.matches);
@@ -308,6 +317,11 @@ impl SubscriptionMetrics {
             attempts: Histogram::new(&ATTEMPTS_BOUNDS),
             oldest: Mutex::default(),
         }
+    }
+
+    /// A purge passed over events before `to` that it had not been offered yet.
+    pub(crate) fn note_skipped(&self, to: u64) {
+        self.topic.skip(to);
     }
 
     /// Whether the subscription is gone.

@@ -165,6 +165,9 @@ impl Engine {
                 .behind_at
                 .take()
                 .map_or(0, |at| to_seq.saturating_sub(at));
+            if skipped > 0 {
+                runner.metrics.note_skipped(to_seq);
+            }
         }
         if let Some(reader) = self.readers.get_mut(&topic) {
             reader.behind.remove(&id);

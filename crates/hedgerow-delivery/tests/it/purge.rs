@@ -1,5 +1,6 @@
 //! What an operator drops: everything that is pending, whatever it waits for, and whatever crashes meanwhile (issue 4, ED-304).
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hedgerow_core::credit::CreditSettings;
@@ -117,6 +118,9 @@ async fn what_was_never_attempted_is_dropped_read_or_not() {
         pause(&world, false).await;
         world.sleep_until(seconds(100)).await;
         assert_eq!(world.seen_ids(), ["after"]);
+        let topics = world.metrics().topics();
+        let unmatched = topics[0].unmatched.load(Ordering::Relaxed);
+        assert_eq!(unmatched, 0, "what was passed over was wanted");
         world.assert_balanced("orders", "the-sub").await;
     }
 }
