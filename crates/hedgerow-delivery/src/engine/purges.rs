@@ -37,7 +37,7 @@ use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
 use crate::command::{Answer, CommandError, PurgeReport};
 use crate::note::event_id;
-use crate::runner::{DueKey, Runner};
+use crate::runner::DueKey;
 
 /// Rows of the due index that one turn looks at, at most, for all purges together.
 const ROWS_PER_TURN: usize = 4_096;
@@ -377,14 +377,16 @@ impl Engine {
             return Ok(());
         };
         let to_seq = purge.to_seq;
-        let flights = runner.into_iter().flat_map(Runner::flight_seqs);
-        let mut purged = flights.filter(|seq| *seq < to_seq);
         // All are counted for those who are told; then it is enough that there is one.
-        let in_flight = if purge.answers.is_empty() {
-            usize::from(purged.next().is_some())
+        let counted_max = if purge.answers.is_empty() {
+            1
         } else {
-            purged.count()
+            usize::MAX
         };
+        let in_flight = runner.map_or(0, |runner| {
+            let purged = runner.flight_seqs().filter(|seq| *seq < to_seq);
+            purged.take(counted_max).count()
+        });
         let report = PurgeReport {
             in_flight: in_flight as u64,
             ..purge.report

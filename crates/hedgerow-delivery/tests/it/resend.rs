@@ -350,6 +350,9 @@ async fn too_many_resends_at_a_time_are_refused() {
     let (world, _history) = world(|_, _| Meet::status(200));
     let topic = world.topic("orders").await;
     subscribe(&world, "the-sub", json!({})).await;
+    // The log keeps them, however long it takes.
+    subscribe(&world, "keeper", json!({})).await;
+    pause(&world, "keeper", true).await;
     let ids: Vec<String> = (0..RESENDS_MAX + 3).map(|n| format!("e{n}")).collect();
     let strs: Vec<&str> = ids.iter().map(String::as_str).collect();
     world.publish(topic, &strs).await;
@@ -357,7 +360,7 @@ async fn too_many_resends_at_a_time_are_refused() {
     world.hold();
     let mut asking = tokio::task::JoinSet::new();
     for id in &ids {
-        let (handle, query) = (world.handle.clone(), query(id, None));
+        let (handle, query) = (world.handle.clone(), query(id, Some("the-sub")));
         asking.spawn(async move { handle.resend(query).await });
     }
     for _ in 0..3 {
