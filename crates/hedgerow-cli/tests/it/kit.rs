@@ -355,3 +355,9 @@ pub fn event(id: &str) -> String {
         r#"[{{"id":"{id}","eventType":"Order.Placed","subject":"orders/{id}","eventTime":"2030-01-02T03:04:05Z","data":{{"total":30}},"dataVersion":"1"}}]"#
     )
 }
+
+/// What a command says in JSON.
+pub fn json(server: &Server, arguments: &[&str]) -> Value {
+    let output = server.run(&[arguments, &["--output", "json"]].concat());
+    serde_json::from_str(&printed(&output)).unwrap()
+}

@@ -1,0 +1,349 @@
+//! `hedgerow event-subscription` against a real server.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Place, Server, complained, endpoint_with, json, printed, run, until};
+
+#[test]
+fn subscriptions_take_the_names_that_vendors_users_know() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let create = [
+        &["event-subscription", "create", "--endpoint", &endpoint][..],
+        &which,
+        &["--included-event-types", "Order.Placed", "Order.Paid"],
+        &[
+            "--subject-begins-with",
+            "orders/",
+            "--subject-ends-with",
+            "1",
+        ],
+        &[
+            "--subject-case-sensitive",
+            "true",
+            "--max-delivery-attempts",
+            "5",
+            "--event-ttl",
+            "90",
+        ],
+    ]
+    .concat();
+    let created = printed(&server.run(&create));
+    assert!(
+        created.starts_with("event subscription billing created"),
+        "{created}"
+    );
+
+    let shown = json(
+        &server,
+        &[&["event-subscription", "show"][..], &which].concat(),
+    );
+    let expected = [
+        (
+            "/filter/includedEventTypes",
+            json!(["Order.Placed", "Order.Paid"]),
+        ),
+        ("/filter/subjectBeginsWith", json!("orders/")),
+        ("/filter/subjectEndsWith", json!("1")),
+        ("/filter/isSubjectCaseSensitive", json!(true)),
+        ("/retryPolicy/maxDeliveryAttempts", json!(5)),
+        ("/retryPolicy/eventTimeToLiveInMinutes", json!(90)),
+        ("/provisioningState", json!("Succeeded")),
+    ];
+    for (member, value) in expected {
+        assert_eq!(shown.pointer(member), Some(&value), "{shown:#}");
+    }
+
+    // The full resource id of the topic, and the older spelling of the option.
+    let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.EventGrid/topics/orders";
+    let update = [
+        "event-subscription",
+        "update",
+        "--name",
+        "billing",
+        "--resource-id",
+        id,
+        "--endpoint",
+        &endpoint,
+        "--event-ttl",
+        "60",
+    ];
+    let updated = printed(&server.run(&update));
+    assert!(
+        updated.starts_with("event subscription billing updated"),
+        "{updated}"
+    );
+    let list = json(
+        &server,
+        &[
+            "event-subscription",
+            "list",
+            "--source-resource-id",
+            "orders",
+        ],
+    );
+    assert_eq!(list[0]["id"], shown["id"]);
+    assert_eq!(list[0]["filter"], shown["filter"]);
+    assert_eq!(list[0]["retryPolicy"]["maxDeliveryAttempts"], 5);
+    assert_eq!(list[0]["retryPolicy"]["eventTimeToLiveInMinutes"], 60);
+
+    printed(&server.run(&[&["event-subscription", "delete"][..], &which].concat()));
+    complained(
+        &server.run(&[&["event-subscription", "show"][..], &which].concat()),
+        1,
+    );
+}
+
+/// ED-322.
+#[test]
+fn values_out_of_bounds_are_refused_by_option_and_nothing_is_created() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let rows = [
+        ("--max-delivery-attempts", "0", "1 to 30"),
+        ("--max-delivery-attempts", "31", "1 to 30"),
+        ("--max-delivery-attempts", "-1", "1 to 30"),
+        ("--max-delivery-attempts", "1.5", "1 to 30"),
+        ("--event-ttl", "0", "1 to 1440"),
+        ("--event-ttl", "1441", "1 to 1440"),
+        ("--event-ttl", "a", "1 to 1440"),
+        ("--max-events-per-batch", "0", "1 to 5000"),
+        ("--max-events-per-batch", "5001", "1 to 5000"),
+        ("--preferred-batch-size-in-kilobytes", "0", "1 to 1024"),
+        ("--preferred-batch-size-in-kilobytes", "1025", "1 to 1024"),
+    ];
+    for (option, value, bounds) in rows {
+        let arguments = [
+            "event-subscription",
+            "create",
+            "--name",
+            "billing",
+            "--source-resource-id",
+            "orders",
+            "--endpoint",
+            "http://127.0.0.1:9/",
+            option,
+            value,
+        ];
+        let error = complained(&server.run(&arguments), 2);
+        for part in [option, &format!("'{value}'"), bounds] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    let list = [
+        "event-subscription",
+        "list",
+        "--source-resource-id",
+        "orders",
+    ];
+    assert_eq!(json(&server, &list), json!([]));
+}
+
+/// What is pending can be dropped by hand, and the answer says how much.
+#[test]
+fn a_subscription_is_purged() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let endpoint = endpoint_with(500);
+    let command = |verb: &str, more: &[&str]| {
+        server.run(&[&["event-subscription", verb], &which[..], more].concat())
+    };
+    printed(&command("create", &["--endpoint", &endpoint]));
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    let publish = ["publish", "--topic", "orders", "--key", key];
+    let at = ["--server", server.endpoint()];
+    printed(&run(&[&publish[..], &at].concat()));
+    let show = || {
+        json(
+            &server,
+            &[&["event-subscription", "show"], &which[..]].concat(),
+        )["status"]
+            .clone()
+    };
+    until("the first attempt", || {
+        let status = show();
+        let waits = status["nextDue"].is_string() && status["inFlight"] == 0;
+        waits.then_some(())
+    });
+    let said = printed(&command("purge", &["--yes"]));
+    assert!(said.contains("billing purged: 1 dropped"), "{said}");
+    let status = show();
+    assert_eq!(
+        (&status["pending"], &status["dropped"]),
+        (&0.into(), &1.into())
+    );
+    assert!(status["purgedTime"].is_string());
+    let (status, explained) = server.admin("GET", "/topics/orders/eventSubscriptions/nobody", "");
+    assert_eq!(status, 404, "{explained}");
+    let nobody = ["event-subscription", "purge", "--name", "nobody"];
+    let nobody = [&nobody[..], &["--source-resource-id", "orders"]].concat();
+    complained(&server.run(&nobody), 1);
+}
+
+/// What is not given stays, the endpoint too: nobody has to repeat a secret.
+#[test]
+fn updates_need_no_endpoint() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200) + "?code=secret";
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let command = |verb: &str, more: &[&str]| {
+        server.run(&[&["event-subscription", verb], &which[..], more].concat())
+    };
+    let create = [
+        "--endpoint",
+        &endpoint,
+        "--event-ttl",
+        "5",
+        "--labels",
+        "a",
+        "b",
+    ];
+    printed(&command("create", &create));
+    let show = || {
+        json(
+            &server,
+            &[&["event-subscription", "show"], &which[..]].concat(),
+        )
+    };
+    let created = show();
+    assert_eq!(created["labels"], serde_json::json!(["a", "b"]));
+    let update = [
+        "--max-delivery-attempts",
+        "3",
+        "--subject-begins-with",
+        "/x",
+    ];
+    printed(&command("update", &update));
+    let mut expected = created;
+    expected["retryPolicy"]["maxDeliveryAttempts"] = 3.into();
+    expected["filter"]["subjectBeginsWith"] = "/x".into();
+    assert_eq!(show(), expected);
+
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    let publish = [
+        "publish",
+        "--topic",
+        "orders",
+        "--key",
+        key,
+        "--subject",
+        "/x",
+    ];
+    printed(&run(
+        &[&publish[..], &["--server", server.endpoint()]].concat()
+    ));
+    until("the delivery", || {
+        (show()["status"]["delivered"] == 1).then_some(())
+    });
+    let nothing = complained(&command("update", &[]), 1);
+    assert!(nothing.contains("nothing to change"), "{nothing}");
+}
+
+/// ED-322: options of what this version does not have are refused by the member's name, and nothing is created.
+#[test]
+fn batches_are_refused_by_name() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let create = [
+        &["event-subscription", "create", "--name", "billing"][..],
+        &[
+            "--resource-id",
+            "orders",
+            "--endpoint",
+            "http://127.0.0.1:9/",
+        ],
+    ]
+    .concat();
+    for (option, member) in [
+        ("--max-events-per-batch", "maxEventsPerBatch"),
+        (
+            "--preferred-batch-size-in-kilobytes",
+            "preferredBatchSizeInKilobytes",
+        ),
+    ] {
+        let refused = server.run(&[&create[..], &[option, "100"]].concat());
+        let refused = complained(&refused, 1);
+        let said = format!("{member}: is not supported by this version");
+        assert!(refused.contains(&said), "{refused}");
+    }
+    let list = ["event-subscription", "list", "--resource-id", "orders"];
+    assert_eq!(json(&server, &list), json!([]));
+}
+
+/// ED-312: an endpoint is tried, each step is told, and nothing is declared.
+#[test]
+fn an_endpoint_can_be_tried() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let validate = |endpoint: &str, more: &[&str]| {
+        let command = ["event-subscription", "validate", "--source-resource-id"];
+        let rest = ["orders", "--endpoint", endpoint];
+        server.run(&[&command[..], &rest, more].concat())
+    };
+    let steps = |output: &std::process::Output| -> Vec<[String; 2]> {
+        let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let steps = shown["steps"].as_array().unwrap().iter();
+        let text = |step: &Value, member: &str| step[member].as_str().unwrap().to_owned();
+        steps
+            .map(|step| [text(step, "step"), text(step, "outcome")])
+            .collect()
+    };
+    let silent = validate(&endpoint_with(200), &["--output", "json"]);
+    let complaint = complained(&silent, 1);
+    assert!(
+        complaint.contains("does not consent by itself"),
+        "{complaint}"
+    );
+    assert!(complaint.contains("hint: "), "{complaint}");
+    let expected = [
+        ["name", "Succeeded"],
+        ["address", "Succeeded"],
+        ["connection", "Succeeded"],
+        ["answer", "Succeeded"],
+        ["consent", "Failed"],
+    ];
+    assert_eq!(steps(&silent), expected);
+    let dead = validate("http://127.0.0.1:1/hook?code=secret", &["--output", "json"]);
+    let expected = [
+        ["name", "Succeeded"],
+        ["address", "Succeeded"],
+        ["connection", "Failed"],
+        ["answer", "NotReached"],
+        ["consent", "NotReached"],
+    ];
+    assert_eq!(steps(&dead), expected);
+    let table = validate(
+        "http://127.0.0.1:1/hook?code=secret",
+        &["--name", "billing"],
+    );
+    let told = String::from_utf8(table.stdout).unwrap();
+    assert!(told.starts_with("STEP "), "{told}");
+    assert!(
+        told.contains("connection  Failed") && !told.contains("secret"),
+        "{told}"
+    );
+    let refused = complained(&validate("http://169.254.169.254/", &[]), 1);
+    assert!(refused.contains("endpointUrl"), "{refused}");
+    let listed = json(
+        &server,
+        &[
+            "event-subscription",
+            "list",
+            "--source-resource-id",
+            "orders",
+        ],
+    );
+    assert_eq!(listed, json!([]));
+}
