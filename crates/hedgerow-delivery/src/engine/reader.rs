@@ -10,12 +10,14 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_core::filter::{FilterEvent, FilterIndex, FilterRules};
+use hedgerow_core::filter::{Answer, FilterEvent, FilterIndex, FilterRules};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{Events, Read, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
 
 use super::{Engine, Internal, Phase};
+use crate::runner::Runner;
 
 /// Bytes of log that one turn follows at most.
 const FOLLOW_BYTES: usize = 1024 * 1024;
@@ -54,6 +56,34 @@ impl TopicReader {
             written: None,
         }
     }
+}
+
+/// What became of an event at a subscription.
+enum Offered {
+    /// Its filter says no.
+    Unwanted,
+    Taken,
+    /// It stands before the event from now on.
+    NoRoom,
+}
+
+/// Offers an event to a subscription whose filter has answered.
+fn offer_to(
+    runner: &mut Runner,
+    answer: &Answer<SubscriptionId>,
+    seq: u64,
+    published: Timestamp,
+) -> Offered {
+    runner.metrics.note_evaluated(answer.evaluated);
+    if answer.result.is_err() {
+        return Offered::Unwanted;
+    }
+    if !runner.has_room() {
+        runner.behind_at = Some(seq);
+        return Offered::NoRoom;
+    }
+    runner.offer(seq, published);
+    Offered::Taken
 }
 
 impl Engine {
@@ -146,17 +176,13 @@ impl Engine {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;
                 };
-                runner.metrics.note_evaluated(answer.evaluated);
-                if answer.result.is_err() {
-                    continue;
-                }
-                if runner.has_room() {
-                    runner.offer(seq, events.published);
-                    matched.push(answer.id);
-                } else {
-                    runner.behind_at = Some(seq);
-                    reader.behind.insert(answer.id);
-                    self.behind.insert(events.topic);
+                match offer_to(runner, &answer, seq, events.published) {
+                    Offered::Unwanted => {}
+                    Offered::Taken => matched.push(answer.id),
+                    Offered::NoRoom => {
+                        reader.behind.insert(answer.id);
+                        self.behind.insert(events.topic);
+                    }
                 }
             }
         }
@@ -281,16 +307,12 @@ impl Engine {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;
                 };
-                runner.metrics.note_evaluated(answer.evaluated);
-                if answer.result.is_err() {
-                    continue;
-                }
-                if runner.has_room() {
-                    runner.offer(seq, stored.published);
-                    matched.push(answer.id);
-                } else {
-                    runner.behind_at = Some(seq);
-                    taking.remove(&answer.id);
+                match offer_to(runner, &answer, seq, stored.published) {
+                    Offered::Unwanted => {}
+                    Offered::Taken => matched.push(answer.id),
+                    Offered::NoRoom => {
+                        taking.remove(&answer.id);
+                    }
                 }
             }
         }
