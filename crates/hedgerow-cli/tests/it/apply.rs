@@ -78,23 +78,26 @@ fn a_server_starts_with_what_files_say() {
     let ready = place.path("ready.json");
     let more = place.text("more.toml");
     let ready_file = place.text("ready.json");
-    let start = |change: &str| {
+    let start = |change: &str, billing: &str| {
         let mut command = hedgerow(&["serve", "--config", &config, "--ready-file", &ready_file]);
         command.args(["--apply", &first, "--apply", &more]);
         command.env("HOOK", &endpoint);
         let server = Server::start(command, &ready);
-        for what in [
-            "topic orders",
-            "topic more",
-            "event subscription orders/billing",
+        for (what, change) in [
+            ("topic orders", change),
+            ("topic more", change),
+            ("event subscription orders/billing", billing),
         ] {
             server.line(what, |line| line == format!("{what} {change}"));
         }
         server
     };
-    let mut server = start("created");
+    let mut server = start("created", "created");
     server.kill();
-    let server = start("unchanged");
+    // It is not in force: its endpoint has not consented yet.
+    let awaits =
+        "unchanged; AwaitingManualAction: somebody has to open the URL that its endpoint was sent";
+    let server = start("unchanged", awaits);
     let (_, subscription) = server.admin("GET", "/topics/orders/eventSubscriptions/billing", "");
     assert_eq!(subscription["retryPolicy"]["maxDeliveryAttempts"], 3);
 }
