@@ -1,8 +1,9 @@
 //! Runs other programs: where the workspace is, which cargo to call, and what is said when a call fails.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -109,9 +110,9 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Like [`succeeds`], but gives up and ends the program after `limit`.
+/// Like [`succeeds`], but gives up after `limit` and ends the program, with those that it started.
 pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
-    let Ok(mut child) = silent(command).spawn() else {
+    let Ok(mut child) = silent(command).process_group(0).spawn() else {
         return false;
     };
     let start = Instant::now();
@@ -121,11 +122,19 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
             Ok(None) if start.elapsed() < limit => thread::sleep(POLL),
             Ok(None) | Err(_) => {
                 // It may have ended by itself in between; then there is nothing to end or to wait for.
-                let _ = child.kill();
+                end_group(&mut child);
                 let _ = child.wait();
                 return false;
             }
         }
+    }
+}
+
+/// Ends a program that leads a group of its own, and the others of the group: cargo would leave its tests running.
+fn end_group(leader: &mut Child) {
+    let group = format!("-{}", leader.id());
+    if !succeeds(Command::new("kill").args(["-KILL", "--", &group])) {
+        let _ = leader.kill();
     }
 }
 
@@ -153,10 +162,7 @@ fn spelled(command: &Command) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-    use std::time::Duration;
-
-    use super::{Workspace, spelled, succeeds, succeeds_within};
+    use super::*;
 
     #[test]
     fn the_workspace_is_found_and_cargo_answers() {
@@ -176,5 +182,20 @@ mod tests {
         let mut command = Command::new("/some/where/cargo");
         command.args(["test", "--workspace"]);
         assert_eq!(spelled(&command), "cargo test --workspace");
+    }
+
+    /// What a program started goes with it: nobody has its output open any more.
+    #[test]
+    fn what_a_program_started_ends_with_it() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 600 & wait"]);
+        command.process_group(0).stdout(writer);
+        let mut child = command.spawn().unwrap();
+        // It keeps an end of the pipe.
+        drop(command);
+        end_group(&mut child);
+        child.wait().unwrap();
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "");
     }
 }

@@ -53,7 +53,7 @@ struct State {
     is_off: bool,
     /// The mutation at which the power goes, counted down.
     mutations_left: Option<u64>,
-    fails_sync: bool,
+    fails_sync: Option<WhichSync>,
     capacity_bytes: u64,
     counters: Counters,
 }
@@ -76,6 +76,13 @@ struct HeldLock {
     process: u64,
 }
 
+/// Which sync fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WhichSync {
+    Any,
+    Of(usize),
+}
+
 /// How a mutation goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
@@ -96,7 +103,7 @@ impl FaultyDisk {
             is_locked: false,
             is_off: false,
             mutations_left: None,
-            fails_sync: false,
+            fails_sync: None,
             capacity_bytes: u64::MAX,
             counters: Counters::default(),
         };
@@ -138,7 +145,18 @@ impl FaultyDisk {
 
     /// The next sync of a file fails.
     pub fn fail_sync_once(&self) {
-        self.state().fails_sync = true;
+        self.state().fails_sync = Some(WhichSync::Any);
+    }
+
+    /// The next sync of the file that has this name now fails, whatever others sync meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn fail_sync_once_of(&self, path: &str) {
+        let mut state = self.state();
+        let file = state.directories.find(path);
+        state.fails_sync = Some(WhichSync::Of(file.expect("there is no such file")));
     }
 
     /// The power goes in the middle of the `mutations`-th mutation from now on, counted from 1; everything fails from
@@ -215,7 +233,7 @@ impl State {
         self.is_locked = false;
         self.is_off = false;
         self.mutations_left = None;
-        self.fails_sync = false;
+        self.fails_sync = None;
     }
 
     fn check(&self, process: u64) -> io::Result<()> {
@@ -404,7 +422,13 @@ impl DiskFile for OpenFile {
         let mut state = self.state();
         let fate = state.mutate(self.process)?;
         state.counters.syncs += 1;
-        if std::mem::take(&mut state.fails_sync) {
+        let is_meant = match state.fails_sync {
+            None => false,
+            Some(WhichSync::Any) => true,
+            Some(WhichSync::Of(file)) => file == self.file,
+        };
+        if is_meant {
+            state.fails_sync = None;
             let State { random, files, .. } = &mut *state;
             files[self.file].fail_sync(random);
             return Err(io::Error::from_raw_os_error(

@@ -138,10 +138,16 @@ fn a_failed_sync_is_told_to_everybody() {
         .unwrap()
         .blocking_recv()
         .unwrap();
-    // The helper thread syncs too, but only to make files; those are made when the first group is there, or they fail.
+    // The helper thread syncs too, to make files ahead. What is to fail is the sync of a group, in the first segment.
+    let segments = disk.mount().list("log").unwrap();
+    let active = segments
+        .iter()
+        .filter(|name| name.strip_suffix(".seg").is_some())
+        .min();
+    let active = format!("log/{}", active.unwrap());
     let durable = log.durable();
     let mut told = 0;
-    disk.fail_sync_once();
+    disk.fail_sync_once_of(&active);
     for _ in 0..1000 {
         match log.append(TopicId(1), packed("b", 100)) {
             Ok(appending) => told += u32::from(appending.blocking_recv().is_err()),
