@@ -93,8 +93,10 @@ fn a_server_starts_with_what_files_say() {
         server
     };
     let mut server = start("created", "created");
+    // Its endpoint does not consent, so it is not in force.
+    let answered = "event subscription orders/billing: its endpoint answers without consent";
+    server.line(answered, |line| line.starts_with(answered));
     server.kill();
-    // It is not in force: its endpoint has not consented yet.
     let awaits =
         "unchanged; AwaitingManualAction: somebody has to open the URL that its endpoint was sent";
     let server = start("unchanged", awaits);
