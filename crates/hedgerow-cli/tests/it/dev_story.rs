@@ -183,9 +183,12 @@ fn the_printed_line_for_failing_ends_as_a_dead_letter() {
     server.line("the end", |line| {
         line.contains("given up: MaxDeliveryAttemptsExceeded; dead letter in ")
     });
-    // ED-226: the third failure in a row of the same kind.
+    // ED-226: the third failure in a row of the same kind. On a machine that is busy it may be over when it is told.
     server.line("the probation", |line| {
         line.ends_with("demo/demo-fails  is on probation after Busy, for 10 s")
+            || line.ends_with(
+                "demo/demo-fails  was held back after Busy, for 10 s: one event is tried next",
+            )
     });
 
     let path = until("the dead letter", || {

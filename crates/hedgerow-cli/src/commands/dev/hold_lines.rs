@@ -54,7 +54,9 @@ impl HoldLines {
             HoldState::Probation => format!("is on probation{cause}{lasts}"),
             HoldState::Delayed => format!("waits: deliveries to its endpoint are delayed{lasts}"),
             // Perhaps it was held for less than the time between two looks.
-            HoldState::AwaitingTrial => format!("was held back{cause}: one event is tried next"),
+            HoldState::AwaitingTrial => {
+                format!("was held back{cause}{lasts}: one event is tried next")
+            }
             HoldState::Paused => "is paused".to_owned(),
             HoldState::Gone => "is paused: its endpoint answered 410".to_owned(),
         };
@@ -102,13 +104,13 @@ mod tests {
         );
         assert_eq!(say(&first), None);
         let over = HoldInfo {
-            cause: Some(Outcome::Busy),
-            ..hold(HoldState::AwaitingTrial, None)
+            state: HoldState::AwaitingTrial,
+            ..first
         };
         assert_eq!(
             say(&over).as_deref(),
             Some(
-                "03:04:05.006Z  demo/demo-fails  was held back after Busy: one event is tried next"
+                "03:04:05.006Z  demo/demo-fails  was held back after Busy, for 10 s: one event is tried next"
             )
         );
         let again = hold(
