@@ -8,6 +8,7 @@
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
 //! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
+//! pauses          --> look for what expires meanwhile                        (engine/pauses.rs)
 //! purges          --> drop what is pending, bit by bit                        (engine/purges.rs)
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
@@ -33,6 +34,7 @@ mod explaining;
 mod gauging;
 mod holds;
 mod lost_attempts;
+mod pauses;
 mod purges;
 mod reader;
 mod resends;
@@ -63,6 +65,7 @@ use tokio::task::JoinHandle;
 use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
 use self::endings::Endings;
+use self::pauses::Pauses;
 use self::purges::Purges;
 use self::reader::TopicReader;
 use self::resends::{ResendRead, Resends};
@@ -161,6 +164,7 @@ pub struct Engine {
     moves_left: usize,
     endings: Endings,
     letter_writes: LetterWrites,
+    pauses: Pauses,
     purges: Purges,
     resends: Resends,
     validations: Validations,
@@ -269,6 +273,7 @@ impl Engine {
             moves_left: 0,
             endings: Endings::default(),
             letter_writes: LetterWrites::new(parts.dead_letters),
+            pauses: Pauses::default(),
             purges: Purges::default(),
             resends: Resends::default(),
             validations: Validations::new(settings.validation.clone()),
@@ -425,6 +430,7 @@ impl Engine {
         }
         let has_more = self.follow()?;
         let has_more = self.go_on_purging()? || has_more;
+        let has_more = self.look_for_expiries()? || has_more;
         self.read_behind();
         self.wake_the_due()?;
         self.start_attempts()?;

@@ -33,6 +33,7 @@ pub mod declare;
 pub mod dry_run;
 mod endpoints;
 pub mod engine;
+mod expiries;
 pub mod explain;
 pub mod gauges;
 pub mod grid;

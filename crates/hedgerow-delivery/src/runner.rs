@@ -26,6 +26,7 @@ use hedgerow_store::view::{BEHIND_IN_FLIGHT, DueDelivery};
 use tokio::task::AbortHandle;
 
 use crate::endpoints::Seat;
+use crate::expiries::Expiries;
 use crate::letters::{LETTERS_MAX, Letters};
 use crate::metrics::SubscriptionMetrics;
 use crate::plan::Plan;
@@ -61,6 +62,8 @@ pub(crate) struct Runner {
     /// The end of the newest hold.
     pub(crate) held: Held,
     pub(crate) letters: Letters,
+    /// What expires next, while the subscription is paused.
+    pub(crate) expiries: Option<Expiries>,
     /// Every row of the due index up to here is in `due` or `letters`; rows behind it are only in the view.
     horizon: DueKey,
     flights: HashMap<u64, Flight>,
@@ -204,6 +207,7 @@ impl Runner {
             probation: Probation::default(),
             held: Held::default(),
             letters: Letters::default(),
+            expiries: None,
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
             unbegun: BTreeSet::new(),
@@ -326,6 +330,10 @@ impl Runner {
             Some(row) => {
                 self.due.remove(&(row, next.seq));
                 self.ready.remove(&next.order());
+                if let Some(expiries) = &mut self.expiries {
+                    expiries.remove(next.published, next.seq);
+                    self.drop_ready(row, next.seq);
+                }
             }
         }
     }
@@ -379,6 +387,40 @@ impl Runner {
         }
     }
 
+    /// Begins to look for what expires if the subscription is paused, and ends it if it is not.
+    pub(crate) fn follow_pause(&mut self) {
+        if !self.plan.is_paused {
+            self.expiries = None;
+        } else if self.expiries.is_none() {
+            self.expiries = Some(Expiries::new());
+        }
+    }
+
+    /// Takes note of rows that were looked at, up to `last`, or of the rest.
+    pub(crate) fn note_expiries(&mut self, rows: Vec<(DueKey, Progress)>, last: Option<DueKey>) {
+        let flights = &self.flights;
+        if let Some(expiries) = &mut self.expiries {
+            // What is in flight is noted when it has failed.
+            let waiting = rows
+                .into_iter()
+                .filter(|(key, _)| !flights.contains_key(&key.1));
+            expiries.note_looked_at(waiting, last);
+        }
+    }
+
+    fn drop_expiry(&mut self, seq: u64) {
+        if let Some(expiries) = &mut self.expiries {
+            expiries.retain(|other| other != seq);
+        }
+    }
+
+    /// The delivery that expires first, whenever that is, while the subscription is paused.
+    pub(crate) fn first_to_expire(&self) -> Option<Next> {
+        let retry = self.expiries.as_ref().and_then(Expiries::first);
+        let candidates = [self.first_waiting(), retry].into_iter().flatten();
+        candidates.min_by_key(|next| (next.published, next.seq))
+    }
+
     /// When the next delivery in memory is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.due.first_key_value().map(|(key, _)| key.0)
@@ -386,6 +428,9 @@ impl Runner {
 
     /// Takes note of a row of the due index that became durable, if it lies within the horizon.
     pub(crate) fn note_due(&mut self, due: Timestamp, seq: u64, owed: Owed) {
+        if let (Some(expiries), Owed::Attempt(progress)) = (&mut self.expiries, &owed) {
+            expiries.note((due, seq), *progress);
+        }
         if (due, seq) <= self.horizon {
             self.put((due, seq), owed);
             self.let_go_of_latest();
@@ -403,6 +448,7 @@ impl Runner {
     pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
         self.due.remove(&(due, seq));
         self.drop_ready(due, seq);
+        self.drop_expiry(seq);
         self.letters.drop_row(due, seq);
     }
 
@@ -443,6 +489,9 @@ impl Runner {
     pub(crate) fn purge(&mut self, to_seq: u64) -> Vec<u64> {
         self.due.retain(|(_, seq), _| *seq >= to_seq);
         self.ready.retain(|order, _| order.seq >= to_seq);
+        if let Some(expiries) = &mut self.expiries {
+            expiries.retain(|seq| seq >= to_seq);
+        }
         let waiting = std::mem::take(&mut self.waiting);
         let (purged, stays) = waiting.into_iter().partition(|one| one.seq < to_seq);
         self.waiting = stays;
@@ -588,6 +637,7 @@ impl Runner {
         others.for_each(|exchange| exchange.abort.abort());
         self.due.remove(&(late.row, seq));
         self.drop_ready(late.row, seq);
+        self.drop_expiry(seq);
         if let Some(flight) = self.flights.get_mut(&seq) {
             flight.is_settled = true;
         }

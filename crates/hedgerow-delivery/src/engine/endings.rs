@@ -123,6 +123,7 @@ impl Engine {
                 runner.take(&next);
             }
         }
+        self.want_a_look(id);
         endings
     }
 

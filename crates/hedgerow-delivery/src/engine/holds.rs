@@ -63,7 +63,7 @@ impl Engine {
             return Ok(());
         }
         if runner.plan.is_paused {
-            // Then its time is over (ED-203).
+            // Then its time is over (ED-203), and the next one's may be looked for.
             let over = next.published.plus(runner.plan.policy.event_time_to_live);
             self.wakes.insert((over, id));
             return Ok(());
@@ -90,10 +90,11 @@ impl Engine {
         }
     }
 
-    /// The delivery that is first in order and due. On a hold that is what was held first.
+    /// The delivery that is first in order and due. On a hold that is what was held first, and in a pause what expires first.
     pub(super) fn first_due(&self, runner: &Runner) -> Option<Next> {
-        let is_held = runner.plan.is_paused || matches!(self.gate(runner), Gate::Held(_));
-        if is_held {
+        if runner.plan.is_paused {
+            runner.first_to_expire()
+        } else if let Gate::Held(_) = self.gate(runner) {
             runner.first_held(self.now())
         } else {
             runner.first_due(self.now())

@@ -495,8 +495,13 @@ impl Engine {
                 runner.note_due(delivery.due, delivery.seq, Owed::Attempt(delivery.progress));
             }
         }
+        // It may be the next one to be due, or in a pause to expire.
+        let is_paused = runner.expiries.is_some();
         if let Some(due) = runner.next_due() {
             self.wakes.insert((due, id));
+        }
+        if is_paused {
+            self.wakes.insert((self.now(), id));
         }
     }
 

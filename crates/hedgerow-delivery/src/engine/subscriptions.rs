@@ -187,6 +187,7 @@ impl Engine {
         self.runners.insert(id, runner);
         self.join_endpoint(id);
         self.file_filters(id);
+        self.follow_pause(id);
         self.plan_wake(id)
     }
 
@@ -197,6 +198,7 @@ impl Engine {
         let Some(mut runner) = self.runners.remove(&id) else {
             return Ok(());
         };
+        self.pauses.remove(&id);
         for (_, flight) in runner.land_all() {
             flight.abort.abort();
             self.give_back(flight.seat, Signal::GivenUp);
@@ -238,6 +240,7 @@ impl Engine {
             self.abort_flights(id, Outcome::Canceled)?;
             self.change_endpoint(id, &former)?;
         }
+        self.follow_pause(id);
         let resumed = self.resumed(id);
         if let Some(runner) = self.runners.get_mut(&id).filter(|_| !plan.is_paused)
             && runner.held.until < resumed

@@ -20,6 +20,7 @@ mod history;
 mod holds;
 mod late;
 mod letter_box;
+mod pauses;
 mod purge;
 mod reader;
 mod receiver;
