@@ -8,11 +8,16 @@ use crate::shell::{self, Workspace};
 
 /// The options, all of which are handed over.
 const ACCEPTED: Accepted<'static> = Accepted {
-    flags: &["quick", "smoke"],
+    flags: &["quick", "full", "smoke", "check"],
     values: &[
-        "seconds", "rounds", "only", "pending", "dead", "explain", "json",
+        "seconds", "rounds", "only", "pending", "dead", "explain", "deletes", "idle", "json",
+        "compare",
     ],
 };
+/// Those values that are numbers.
+const NUMBERS: [&str; 7] = [
+    "seconds", "rounds", "pending", "dead", "explain", "deletes", "idle",
+];
 
 /// The command.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
@@ -45,7 +50,7 @@ pub fn smoke(workspace: &Workspace) -> Result<(), Failure> {
 /// The options as the benchmark reads them.
 fn handed_over(arguments: &[String]) -> Result<Vec<String>, Failure> {
     let options = Options::read(arguments, ACCEPTED)?;
-    for name in ["seconds", "rounds", "pending", "dead", "explain"] {
+    for name in NUMBERS {
         if options.number::<u64>(name)? == Some(0) {
             return Err(format!("--{name} counts from 1"));
         }
@@ -78,6 +83,10 @@ mod tests {
         assert_eq!(
             read("--json=a.json --quick --only ingest,pending --seconds 1"),
             Ok("--quick --seconds 1 --only ingest,pending --json a.json".to_owned())
+        );
+        assert_eq!(
+            read("--check --compare a.json --full"),
+            Ok("--full --check --compare a.json".to_owned())
         );
         for line in ["--rounds 0", "--second 1", "--binary x", "--pending many"] {
             assert!(read(line).is_err(), "{line}");

@@ -86,7 +86,7 @@ const COMMANDS: [Command; 10] = [
     },
     Command {
         name: "bench",
-        options: "[--quick] [--only NAMES] [--json FILE] ...",
+        options: "[--quick | --full] [--check] [--compare FILE] ...",
         about: "measures the server beside bare HTTP and a bare log",
         run: bench::run,
     },

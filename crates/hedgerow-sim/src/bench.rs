@@ -8,18 +8,24 @@
 //! ```
 //!
 //! Cases are measured in turn, several rounds; the table shows medians. A new row is a new entry in [`cases::CASES`].
-//! What is measured is written down here; what it should be is not decided here.
+//! What it should come to stands in [`goals::GOALS`] and nowhere else; [`compare`] shows an earlier run beside this one.
 
+mod attempt_log;
+mod backlog;
 mod cases;
+mod compare;
 mod crowd;
 mod dead;
 mod events;
 mod explain;
 mod files;
+mod goals;
 mod held;
+mod idle;
 mod laggards;
 mod load;
 mod matching;
+mod next_due;
 mod noise;
 mod options;
 mod pending;
@@ -37,10 +43,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use serde_json::json;
 use tempfile::TempDir;
 
-use self::cases::{CASES, MANY, MANY_TOPIC, NONE_TOPIC};
+use self::cases::{CASES, Case, MANY, MANY_TOPIC, NONE_TOPIC};
+use self::compare::Earlier;
 use self::load::IS_INTERRUPTED;
 use self::noise::Moment;
 use self::options::Options;
@@ -48,6 +54,12 @@ use self::raw_log::RawLog;
 use self::receiver::{Endpoint, Receiver};
 use self::subject::Subject;
 use self::table::Table;
+
+/// What people ask for and no row shows.
+const NOT_MEASURED: &str = "\
+not measured, because it is not built: deliveries of many events in one request; signatures by Standard Webhooks";
+/// More than one in so many rows that tell nothing are worth a warning.
+const NOISY_PART: usize = 4;
 
 /// Runs the benchmark and prints its table.
 pub fn run(arguments: &[String]) -> Result<(), String> {
@@ -68,20 +80,37 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         subjects: 0,
         round: BTreeMap::new(),
     };
+    // Before anything is measured: a file that cannot be read is better known now.
+    let compare = bench.options.compare.as_deref();
+    let earlier = compare.map(Earlier::read).transpose()?;
     let mut table = Table::default();
     let began = Instant::now();
     let measured = bench.measure(&mut table);
+    let void = goals::why_void(&table);
     print!("\n{}", table.to_text(&CASES));
+    println!("\n{}", goals::to_text(&table));
+    if let Some(earlier) = &earlier {
+        println!("{}", earlier.beside(&CASES, &table));
+    }
+    println!("{NOT_MEASURED}");
     println!("measured in {} s", began.elapsed().as_secs());
-    measured?;
+    let (noisy, rows) = table.noisy_rows(&CASES);
+    if noisy * NOISY_PART > rows {
+        println!(
+            "WARNING: of {rows} rows {noisy} are too noisy to tell, or others used the machine: run it again when it is quiet"
+        );
+    }
+    if let Some(void) = &void {
+        println!("{void}");
+    }
     if let Some(path) = &bench.options.json {
-        let about = json!({
-            "secondsPerCase": bench.options.time.as_secs_f64(),
-            "rounds": bench.options.rounds,
-            "cores": std::thread::available_parallelism().map_or(0, usize::from),
-        });
-        let text = format!("{:#}\n", table.to_json(&CASES, &about));
+        let about = bench.options.about();
+        let text = format!("{:#}\n", table.to_json(&CASES, &about, void.as_deref()));
         fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    measured?;
+    if bench.options.is_check {
+        goals::check(&table)?;
     }
     Ok(())
 }
@@ -91,7 +120,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 pub struct Figures(Vec<(&'static str, f64)>);
 
 impl Figures {
-    /// Adds one.
+    /// Adds one. Of several with one name all count, as if each were of a round.
     pub fn set(&mut self, name: &'static str, value: f64) {
         self.0.push((name, value));
     }
@@ -119,40 +148,59 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// All cases, round by round. One that fails keeps none of the others from being measured.
     fn measure(&mut self, table: &mut Table) -> Result<(), String> {
-        for round in 0..self.options.rounds {
+        let mut failures = Vec::new();
+        for round in 0..self.options.size.rounds {
             self.round.clear();
             for case in &CASES {
-                if !self.options.wants(case.name) || (case.once && round > 0) {
+                let is_left_out =
+                    case.spare && self.options.is_quick && self.options.only.is_empty();
+                if !self.options.wants(case.name) || is_left_out || (case.once && round > 0) {
                     continue;
                 }
-                if case.once {
-                    // The server of the other cases is idle, and yet not nothing.
-                    self.end_subject()?;
-                }
-                let (began, before) = (Instant::now(), Moment::now(self.subject.as_ref()));
-                let mut figures =
-                    (case.run)(self).map_err(|error| format!("{}: {error}", case.name))?;
+                let result = self.measure_case(case, round, table);
                 if IS_INTERRUPTED.load(Ordering::Relaxed) {
                     return Err("interrupted".to_owned());
                 }
-                let now = Moment::now(self.subject.as_ref());
-                if let Some((now, before)) = now.zip(before) {
-                    figures.set("others_cores", now.others_since(before));
-                }
-                let rate = figures.get("rate").unwrap_or_default();
-                let seconds = began.elapsed().as_secs_f64();
-                let (round_number, name) = (round + 1, case.name);
-                println!(
-                    "round {round_number}: {name:<20} {rate:>10.0} per s, {seconds:.0} s in all"
-                );
-                for (figure, value) in figures.0 {
-                    table.add(case.name, figure, value);
-                    self.round.insert((case.name, figure), value);
+                if let Err(error) = result {
+                    println!("{}: {error}", case.name);
+                    failures.push(format!("{}: {error}", case.name));
                 }
             }
         }
-        self.end_subject()
+        self.end_subject()?;
+        if failures.is_empty() {
+            Ok(())
+        } else {
+            Err(failures.join("\n"))
+        }
+    }
+
+    fn measure_case(&mut self, case: &Case, round: usize, table: &mut Table) -> Result<(), String> {
+        if case.once {
+            // The server of the other cases is idle, and yet not nothing.
+            self.end_subject()?;
+        }
+        let (began, before) = (Instant::now(), Moment::now(self.subject.as_ref()));
+        let mut figures = (case.run)(self)?;
+        let now = Moment::now(self.subject.as_ref());
+        if figures.0.is_empty() {
+            println!("round {}: {:<20} left out", round + 1, case.name);
+            return Ok(());
+        }
+        if let Some((now, before)) = now.zip(before) {
+            figures.set("others_cores", now.others_since(before));
+        }
+        let rate = figures.get("rate").unwrap_or_default();
+        let seconds = began.elapsed().as_secs_f64();
+        let (round, name) = (round + 1, case.name);
+        println!("round {round}: {name:<20} {rate:>10.0} per s, {seconds:.0} s in all");
+        for (figure, value) in figures.0 {
+            table.add(case.name, figure, value);
+            self.round.insert((case.name, figure), value);
+        }
+        Ok(())
     }
 
     /// A figure that was measured earlier in this round.

@@ -18,8 +18,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: hedgerow-sim crash --binary PATH [--rounds N] [--seed S]
        hedgerow-sim power [--rounds N] [--seed S]
        hedgerow-sim volume --binary PATH --directory PATH [--slow] [--only CASE]
-       hedgerow-sim bench --binary PATH --directory PATH [--quick | --smoke] [--seconds N] [--rounds N] [--only NAMES]
-                          [--pending N] [--dead N] [--explain N] [--json FILE]";
+       hedgerow-sim bench --binary PATH --directory PATH [--quick | --full | --smoke] [--check] [--compare FILE] [--json FILE]
+                          [--only NAMES] [--seconds N] [--rounds N] [--pending N] [--dead N] [--explain N] [--deletes N]
+                          [--idle N]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -2,12 +2,16 @@
 
 use super::events::EVENT_BYTES;
 use super::files::{Watch, device_bytes};
+use super::goals::GENERATOR;
 use super::load::{Backlog, Closed, Open, Report, Target};
 use super::matching::Differ;
 use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
-use super::{Bench, Figures, crowd, dead, explain, held, laggards, matching, pending, wrk};
+use super::{
+    Bench, Figures, attempt_log, backlog, crowd, dead, explain, held, idle, laggards, matching,
+    next_due, pending, wrk,
+};
 
 /// Subscriptions of the topic with many.
 pub const MANY: usize = 10;
@@ -25,6 +29,9 @@ pub const SMALL_TOPIC: &str = "small";
 /// See [`SMALL_TOPIC`].
 pub const BIG_TOPIC: &str = "big";
 
+/// The topic of the many subscriptions of a server that has nothing to do.
+pub const IDLE_TOPIC: &str = "idle";
+
 /// Publishers wait while so many events are not delivered: the rate is what can be sustained.
 pub const BACKLOG_EVENTS: u64 = 2_000;
 /// What 64 waiting publishers make a group of, and 4 KiB, the least that a disk is written.
@@ -41,6 +48,8 @@ pub struct Case {
     pub about: &'static str,
     /// Measured in the first round only.
     pub once: bool,
+    /// Left out of quick runs: no figure to reach comes from it.
+    pub spare: bool,
     /// Measures it.
     pub run: fn(&mut Bench) -> Result<Figures, String>,
 }
@@ -54,7 +63,15 @@ const fn case(
         name,
         about,
         once: false,
+        spare: false,
         run,
+    }
+}
+
+const fn spare(case: Case) -> Case {
+    Case {
+        spare: true,
+        ..case
     }
 }
 
@@ -63,7 +80,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 27] = [
+pub const CASES: [Case; 31] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -80,11 +97,11 @@ pub const CASES: [Case; 27] = [
         "the same, 16 connections, 100 events a request: events/s",
         |bench| raw_http(bench, 16, 100),
     ),
-    once(case(
-        "wrk",
+    case(
+        GENERATOR.0,
         "wrk instead of the generator, as in raw-http-64: requests/s",
         wrk::run,
-    )),
+    ),
     case(
         RAW_LOG,
         "write and fdatasync of 64 KiB, one after the other: KiB/s",
@@ -141,21 +158,41 @@ pub const CASES: [Case; 27] = [
         "publish to receiver at 1,000 events/s",
         |bench| latency(bench, 1_000.0),
     ),
-    case(
+    once(case(
         "matching-type",
         "finding 3 of 10,000 subscriptions that differ in the type: events/s",
         |bench| matching::run(bench, Differ::Type),
-    ),
-    case(
+    )),
+    once(case(
         "matching-string-in",
         "the same, in one StringIn: events/s",
         |bench| matching::run(bench, Differ::StringIn),
-    ),
-    case(
+    )),
+    once(case(
         "matching-prefix",
         "the same, in subject prefixes of different length: events/s",
         |bench| matching::run(bench, Differ::Prefix),
-    ),
+    )),
+    once(case(
+        "backlog",
+        "256 publishers that wait for nobody, then half of what is sustained: events/s of the burst",
+        backlog::run,
+    )),
+    once(case(
+        "attempt-log",
+        "end-to-end-1 with the history of attempts, as usual, and without: deliveries/s",
+        attempt_log::run,
+    )),
+    once(case(
+        "next-due",
+        "the next retry that is due behind many that were settled, in the view alone: deletes/s",
+        next_due::run,
+    )),
+    once(case(
+        "empty",
+        "a server without topics: its memory, and what it costs to let it run",
+        idle::empty,
+    )),
     once(case(
         "written",
         "bytes written for each byte published, and with a tenth failing once",
@@ -181,14 +218,14 @@ pub const CASES: [Case; 27] = [
         "50 subscriptions behind at 50 places of a topic with 1 % of the traffic: deliveries/s",
         laggards::run,
     )),
-    once(case(
+    once(spare(case(
         "held",
         "events held by a pause and by probation: memory, disk, and the time back after kill -9",
         held::run,
-    )),
+    ))),
     once(case(
         "pending",
-        "retries that wait: memory, disk, and the time back after kill -9",
+        "retries that wait: memory, disk, an idle minute, and the time back after kill -9",
         pending::run,
     )),
 ];
@@ -197,7 +234,8 @@ pub const CASES: [Case; 27] = [
 pub const RAW_HTTP: &str = "raw-http-64";
 const RAW_LOG: &str = "raw-log";
 const RAW_LOG_LARGE: &str = "raw-log-large";
-const END_TO_END: &str = "end-to-end-1";
+/// Single events in and out.
+pub const END_TO_END: &str = "end-to-end-1";
 
 /// A load with the bench's time.
 fn closed(bench: &Bench, target: Target, connections: usize, batch: usize) -> Closed {
@@ -205,7 +243,7 @@ fn closed(bench: &Bench, target: Target, connections: usize, batch: usize) -> Cl
         target,
         connections,
         batch,
-        time: bench.options.time,
+        time: bench.options.size.time,
         events_max: u64::MAX,
         backlog: None,
     }
@@ -225,7 +263,7 @@ fn raw_http(bench: &mut Bench, connections: usize, batch: usize) -> Result<Figur
 }
 
 fn raw_log(bench: &mut Bench, group_bytes: usize) -> Result<Figures, String> {
-    let time = bench.options.time;
+    let time = bench.options.size.time;
     let report = bench.raw_log()?.run(group_bytes, time)?;
     let mut figures = Figures::default();
     figures.set(
@@ -321,15 +359,15 @@ fn latency(bench: &mut Bench, rate: f64) -> Result<Figures, String> {
         Open { target, rate, time }.run()
     };
     // Connections are opened and the window of the endpoint grows before anything is measured.
-    load(bench, bench.options.time / 4)?;
+    load(bench, bench.options.size.time / 4)?;
     endpoint.measure(true);
-    let report = load(bench, bench.options.time)?;
+    let report = load(bench, bench.options.size.time)?;
     bench.subject()?.drain(ONE_TOPIC, 1)?;
     let latencies = endpoint.measure(false);
     let mut figures = Figures::default();
     figures.set(
         "rate",
-        report.published as f64 / bench.options.time.as_secs_f64(),
+        report.published as f64 / bench.options.size.time.as_secs_f64(),
     );
     figures.set_latencies(&latencies);
     figures.set("missed", report.missed as f64);
@@ -346,20 +384,28 @@ fn latency(bench: &mut Bench, rate: f64) -> Result<Figures, String> {
 /// Twice the same, with receivers that accept everything and with ones that fail a tenth. Each has a server of its own.
 fn written(bench: &mut Bench) -> Result<Figures, String> {
     let mut figures = Figures::default();
-    for (behaviour, log, view, device) in [
+    let phases = [
         (
             Behaviour::Accepts,
+            "bytes_per_byte",
             "log_bytes_per_byte",
             "view_bytes_per_byte",
             "machine_bytes_per_byte",
         ),
         (
             Behaviour::FailsSome,
+            "bytes_per_byte_failing",
             "log_bytes_per_byte_failing",
             "view_bytes_per_byte_failing",
             "machine_bytes_per_byte_failing",
         ),
-    ] {
+    ];
+    let count = if bench.options.is_quick {
+        1
+    } else {
+        phases.len()
+    };
+    for (behaviour, all, log, view, device) in phases.into_iter().take(count) {
         let mut subject = bench.own_subject("written", "")?;
         let endpoints = bench.endpoints(ONE_TOPIC).to_vec();
         subject.declare(ONE_TOPIC, &endpoints)?;
@@ -369,7 +415,7 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
         let device_before = device_bytes(&subject.data("log"));
         let watch = Watch::start(subject.data("view"))?;
         let load = Closed {
-            time: bench.options.time * 2,
+            time: bench.options.size.time * 2,
             backlog: Some(Backlog {
                 endpoints: endpoints.clone(),
                 max: BACKLOG_EVENTS,
@@ -377,12 +423,14 @@ fn written(bench: &mut Bench) -> Result<Figures, String> {
             ..closed(bench, subject.target(ONE_TOPIC), 64, 1)
         };
         let report = load.run()?;
-        std::thread::sleep(bench.options.rest());
+        std::thread::sleep(bench.options.after_checkpoint());
         endpoints[0].behave(Behaviour::Accepts);
         let published = (report.published * EVENT_BYTES as u64) as f64;
-        let written = subject.storage()?.written_bytes - before;
-        figures.set(log, written as f64 / published);
-        figures.set(view, watch.written_bytes() as f64 / published);
+        let to_log = (subject.storage()?.written_bytes - before) as f64;
+        let to_view = watch.written_bytes() as f64;
+        figures.set(all, (to_log + to_view) / published);
+        figures.set(log, to_log / published);
+        figures.set(view, to_view / published);
         if let Some((after, before)) = device_bytes(&subject.data("log")).zip(device_before) {
             figures.set(device, (after - before) as f64 / published);
         }

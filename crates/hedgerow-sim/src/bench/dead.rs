@@ -17,21 +17,24 @@ const RATE: f64 = 1_000.0;
 /// Events a second at least while those that wait are published.
 const FILL_RATE_MIN: u64 = 2_000;
 
-/// What is measured twice.
-struct Phase {
+/// Before and after, it is measured so often.
+const PARTS: usize = 3;
+
+/// What is measured.
+struct Part {
     rate: f64,
     p99_ms: Option<f64>,
 }
 
 /// Measures it.
 pub fn run(bench: &mut Bench) -> Result<Figures, String> {
-    let count = bench.options.dead;
+    let count = bench.options.size.dead;
     let settings = format!("\n{}", store_settings(count));
     let mut subject = bench.own_subject("dead", &settings)?;
     let [well, down] = [0, 1].map(|number| Arc::clone(&bench.receiver.endpoints[number]));
     subject.declare(ONE_TOPIC, std::slice::from_ref(&well))?;
     subject.settle()?;
-    let time = bench.options.time;
+    let time = bench.options.size.time;
     let without = measure(&subject, &well, time)?;
 
     down.behave(Behaviour::IsBusy);
@@ -50,12 +53,14 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     let with = measure(&subject, &well, time)?;
 
     let mut figures = Figures::default();
-    figures.set("rate", with.rate);
-    figures.set("rate_of_without", with.rate / without.rate);
-    if let Some((with, without)) = with.p99_ms.zip(without.p99_ms) {
-        figures.set("p99_ms", with);
-        figures.set("p99_ms_without", without);
-        figures.set("p99_of_without", with / without);
+    for (with, without) in with.iter().zip(&without) {
+        figures.set("rate", with.rate);
+        figures.set("rate_of_without", with.rate / without.rate);
+        if let Some((with, without)) = with.p99_ms.zip(without.p99_ms) {
+            figures.set("p99_ms", with);
+            figures.set("p99_ms_without", without);
+            figures.set("p99_of_without", with / without);
+        }
     }
     figures.set("waiting", waiting as f64);
     figures.set("memory_mib", mib(subject.memory_bytes(false)?));
@@ -78,20 +83,27 @@ fn publishers(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Closed
     }
 }
 
-fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Phase, String> {
-    let report = publishers(subject, well, time).run()?;
+fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Vec<Part>, String> {
+    // Connections are opened and the window of the endpoint grows before anything is measured.
+    publishers(subject, well, time / 3).run()?;
     subject.drain(ONE_TOPIC, 1)?;
-    let load = |time| Open {
-        target: subject.target(ONE_TOPIC),
-        rate: RATE,
-        time,
-    };
-    load(time / 4).run()?;
-    well.measure(true);
-    load(time).run()?;
-    subject.drain(ONE_TOPIC, 1)?;
-    Ok(Phase {
-        rate: report.events as f64 / report.seconds,
-        p99_ms: well.measure(false).quantile_ms(0.99),
-    })
+    let mut parts = Vec::new();
+    for _ in 0..PARTS {
+        let report = publishers(subject, well, time).run()?;
+        subject.drain(ONE_TOPIC, 1)?;
+        let load = |time| Open {
+            target: subject.target(ONE_TOPIC),
+            rate: RATE,
+            time,
+        };
+        load(time / 4).run()?;
+        well.measure(true);
+        load(time).run()?;
+        subject.drain(ONE_TOPIC, 1)?;
+        parts.push(Part {
+            rate: report.events as f64 / report.seconds,
+            p99_ms: well.measure(false).quantile_ms(0.99),
+        });
+    }
+    Ok(parts)
 }

@@ -20,7 +20,7 @@ const RATE_MIN: u64 = 5_000;
 
 /// Measures it.
 pub fn run(bench: &mut Bench) -> Result<Figures, String> {
-    let count = bench.options.explain;
+    let count = bench.options.size.explain;
     let mut subject = bench.own_subject("explain", "")?;
     subject.declare_filtered(ONE_TOPIC, bench.endpoints(ONE_TOPIC), "/elsewhere")?;
     let load = Closed {

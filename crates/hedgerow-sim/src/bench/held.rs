@@ -66,7 +66,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
 }
 
 fn hold(bench: &mut Bench, held: &Held, figures: &mut Figures) -> Result<(), String> {
-    let count = bench.options.pending;
+    let count = bench.options.size.held;
     let settings = format!("\n[probation]\nbusy = \"1h\"\n\n{}", store_settings(count));
     let mut subject = bench.own_subject("held", &settings)?;
     let endpoint = bench.endpoints(ONE_TOPIC)[0].clone();

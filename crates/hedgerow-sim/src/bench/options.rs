@@ -1,24 +1,86 @@
-//! What the benchmark is started with.
+//! What the benchmark is started with, and how much of everything there is in a short, an ordinary and a full run.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Seconds of load of each case in a round, and rounds, when none are asked for: all cases end in ten minutes.
-const SECONDS: u64 = 3;
-const ROUNDS: usize = 3;
-/// The same with `--quick`.
-const QUICK_SECONDS: u64 = 2;
-const QUICK_ROUNDS: usize = 2;
-/// Pending retries for each second of load in short runs, and else, when no number is asked for.
-const PENDING_PER_SECOND: u64 = 200_000;
-const PENDING: u64 = 1_000_000;
-/// With `--smoke`: everything once and as little as shows that it works.
-const SMOKE_TIME: Duration = Duration::from_millis(200);
-const SMOKE_EVENTS: u64 = 2_000;
+use serde_json::{Value, json};
 
-/// Events that one is explained among, for each second of load, and at most, when no number is asked for.
-const EXPLAIN_PER_SECOND: u64 = 100_000;
-const EXPLAIN_MAX: u64 = 500_000;
+/// How much of everything there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// How long each case is under load in a round.
+    pub time: Duration,
+    /// How often each case is measured.
+    pub rounds: usize,
+    /// Deliveries that wait in the case `pending`.
+    pub pending: u64,
+    /// Events that are held in the case `held`.
+    pub held: u64,
+    /// Deliveries that wait in the case `dead`.
+    pub dead: u64,
+    /// Events in the case `explain`.
+    pub explain: u64,
+    /// Retries that are settled in the case `next-due`.
+    pub deletes: u64,
+    /// Subscriptions of a server that has nothing to do, and how long it is looked at.
+    pub idle_subscriptions: usize,
+    /// See [`Size::idle_subscriptions`].
+    pub idle: Duration,
+    /// How long a server rests before its memory is read.
+    pub rest: Duration,
+}
+
+/// Without an option: all of it ends in less than ten minutes.
+const USUAL: Size = Size {
+    time: Duration::from_millis(2_500),
+    rounds: 3,
+    pending: 1_000_000,
+    held: 200_000,
+    dead: 500_000,
+    explain: 1_000_000,
+    deletes: 1_000_000,
+    idle_subscriptions: 10_000,
+    idle: Duration::from_secs(30),
+    rest: AFTER_CHECKPOINT,
+};
+/// `--quick`: in less than two.
+const QUICK: Size = Size {
+    time: Duration::from_millis(600),
+    rounds: 2,
+    pending: 50_000,
+    held: 50_000,
+    dead: 50_000,
+    explain: 100_000,
+    deletes: 200_000,
+    idle_subscriptions: 1_000,
+    idle: Duration::from_secs(3),
+    rest: Duration::from_secs(1),
+};
+/// `--full`: as many as the figures are meant for, for as long as it takes.
+const FULL: Size = Size {
+    pending: 5_000_000,
+    held: 1_000_000,
+    dead: 5_000_000,
+    explain: 10_000_000,
+    deletes: 5_000_000,
+    idle: Duration::from_secs(60),
+    ..USUAL
+};
+/// `--smoke`: everything once and as little as shows that it works.
+const SMOKE: Size = Size {
+    time: Duration::from_millis(200),
+    rounds: 1,
+    pending: 2_000,
+    held: 2_000,
+    dead: 2_000,
+    explain: 2_000,
+    deletes: 2_000,
+    idle_subscriptions: 20,
+    idle: Duration::from_millis(200),
+    rest: Duration::from_millis(300),
+};
+/// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
+const AFTER_CHECKPOINT: Duration = Duration::from_secs(6);
 
 /// The options of `bench`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,102 +89,126 @@ pub struct Options {
     pub binary: PathBuf,
     /// Where data directories are made; they go at the end.
     pub directory: PathBuf,
-    /// How long each case is under load in a round.
-    pub time: Duration,
-    /// How often each case is measured.
-    pub rounds: usize,
+    /// How much of everything.
+    pub size: Size,
     /// Parts of names of cases; empty for all.
     pub only: Vec<String>,
     /// Whether it is only looked whether it works.
     pub is_smoke: bool,
-    /// Deliveries that wait in the cases `pending` and `held`.
-    pub pending: u64,
-    /// Deliveries that wait in the case `dead`.
-    pub dead: u64,
-    /// Events in the case `explain`.
-    pub explain: u64,
+    /// Whether it has to be short: rows that no figure to reach needs are left out.
+    pub is_quick: bool,
     /// Where the figures are written too.
     pub json: Option<PathBuf>,
+    /// An earlier run that `json` was written of, to be shown beside this one.
+    pub compare: Option<PathBuf>,
+    /// Whether it fails when a figure to reach is missed.
+    pub is_check: bool,
 }
 
 impl Options {
     /// Reads them.
     pub fn read(arguments: &[String]) -> Result<Self, String> {
-        let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-        let (is_quick, is_smoke) = (has("--quick"), has("--smoke"));
-        let (mut binary, mut directory, mut json) = (None, None, None);
-        let (mut pending, mut explain, mut dead) = (None, None, None);
-        let mut seconds = if is_quick { QUICK_SECONDS } else { SECONDS };
-        let mut rounds = if is_quick { QUICK_ROUNDS } else { ROUNDS };
+        let (mut binary, mut directory, mut json, mut compare) = (None, None, None, None);
+        let (mut is_smoke, mut is_quick, mut is_full, mut is_check) = (false, false, false, false);
+        let mut numbers: Vec<(&str, u64)> = Vec::new();
         let mut only = Vec::new();
-        let mut arguments = arguments
-            .iter()
-            .filter(|argument| !matches!(argument.as_str(), "--quick" | "--smoke"));
-        while let Some(name) = arguments.next() {
-            let value = arguments
-                .next()
-                .ok_or_else(|| format!("{name} needs a value"))?;
-            let number = || match value.parse::<u64>() {
-                Ok(number) if number > 0 => Ok(number),
-                _ => Err(format!("{name} needs a number from 1 on")),
-            };
-            match name.as_str() {
-                "--binary" => binary = Some(PathBuf::from(value)),
-                "--directory" => directory = Some(PathBuf::from(value)),
-                "--seconds" => seconds = number()?,
-                "--rounds" => rounds = usize::try_from(number()?).map_err(|_| "too many rounds")?,
-                "--only" => only = value.split(',').map(str::to_owned).collect(),
-                "--pending" => pending = Some(number()?),
-                "--dead" => dead = Some(number()?),
-                "--explain" => explain = Some(number()?),
-                "--json" => json = Some(PathBuf::from(value)),
+        let mut rest = arguments.iter().map(String::as_str);
+        while let Some(name) = rest.next() {
+            match name {
+                "--smoke" => is_smoke = true,
+                "--quick" => is_quick = true,
+                "--full" => is_full = true,
+                "--check" => is_check = true,
+                _ => {
+                    let value = rest.next().ok_or_else(|| format!("{name} needs a value"))?;
+                    match name {
+                        "--binary" => binary = Some(PathBuf::from(value)),
+                        "--directory" => directory = Some(PathBuf::from(value)),
+                        "--json" => json = Some(PathBuf::from(value)),
+                        "--compare" => compare = Some(PathBuf::from(value)),
+                        "--only" => only = value.split(',').map(str::to_owned).collect(),
+                        _ => numbers.push((name, positive(name, value)?)),
+                    }
+                }
+            }
+        }
+        if u8::from(is_smoke) + u8::from(is_quick) + u8::from(is_full) > 1 {
+            return Err("bench is one of --smoke, --quick and --full, or none".to_owned());
+        }
+        let mut size = match (is_smoke, is_quick, is_full) {
+            (true, ..) => SMOKE,
+            (_, true, _) => QUICK,
+            (.., true) => FULL,
+            _ => USUAL,
+        };
+        for (name, number) in numbers {
+            match name {
+                "--seconds" => size.time = Duration::from_secs(number),
+                "--rounds" => {
+                    size.rounds = usize::try_from(number).map_err(|_| "too many rounds")?;
+                }
+                "--pending" => (size.pending, size.held) = (number, number),
+                "--dead" => size.dead = number,
+                "--explain" => size.explain = number,
+                "--deletes" => size.deletes = number,
+                "--idle" => size.idle = Duration::from_secs(number),
                 _ => return Err(format!("{name} is no option of bench")),
             }
         }
-        let is_short = seconds < SECONDS;
-        let waiting = if is_smoke {
-            SMOKE_EVENTS
-        } else if is_short {
-            seconds * PENDING_PER_SECOND
-        } else {
-            PENDING
-        };
-        let time = if is_smoke {
-            SMOKE_TIME
-        } else {
-            Duration::from_secs(seconds)
-        };
-        let explained = if is_smoke {
-            SMOKE_EVENTS
-        } else {
-            EXPLAIN_MAX.min(seconds * EXPLAIN_PER_SECOND)
-        };
         Ok(Self {
-            is_smoke,
-            dead: dead.unwrap_or(waiting),
             binary: binary.ok_or("bench needs --binary PATH, the server under test")?,
             directory: directory.ok_or("bench needs --directory PATH, where data may be kept")?,
-            time,
-            rounds: if is_smoke { 1 } else { rounds },
+            size,
             only,
-            explain: explain.unwrap_or(explained),
-            pending: pending.unwrap_or(waiting),
+            is_smoke,
+            is_quick,
             json,
+            compare,
+            is_check,
         })
     }
 
-    /// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
-    pub fn rest(&self) -> Duration {
+    /// How long a server rests before its memory is read.
+    pub const fn rest(&self) -> Duration {
+        self.size.rest
+    }
+
+    /// How long it takes until the view is written down, at most.
+    pub const fn after_checkpoint(&self) -> Duration {
         if self.is_smoke {
-            Duration::from_millis(300)
+            self.size.rest
         } else {
-            Duration::from_secs(6)
+            AFTER_CHECKPOINT
         }
     }
 
+    /// How it was measured, for whoever reads the figures later.
+    pub fn about(&self) -> Value {
+        let size = &self.size;
+        json!({
+            "secondsPerCase": size.time.as_secs_f64(),
+            "rounds": size.rounds,
+            "cores": std::thread::available_parallelism().map_or(0, usize::from),
+            "pending": size.pending,
+            "dead": size.dead,
+            "explain": size.explain,
+            "deletes": size.deletes,
+            "idleSeconds": size.idle.as_secs_f64(),
+        })
+    }
+
+    /// How often a case that is measured in one round compares two things.
+    pub const fn turns(&self) -> usize {
+        self.size.rounds
+    }
+
+    const fn is_short(&self) -> bool {
+        self.is_smoke || self.is_quick
+    }
+
     /// After which time an attempt that is answered 500 is made again, at most.
-    pub fn due_after(&self) -> Duration {
-        if self.is_smoke {
+    pub const fn due_after(&self) -> Duration {
+        if self.is_short() {
             Duration::from_secs(4)
         } else {
             // 10 s, and a tenth of that by chance; and one second more.
@@ -131,8 +217,8 @@ impl Options {
     }
 
     /// Settings under which that is so.
-    pub fn due_settings(&self) -> &'static str {
-        if self.is_smoke {
+    pub const fn due_settings(&self) -> &'static str {
+        if self.is_short() {
             "[retry]\nslots = [\"3s\"]\njitter_percent = 0\n\n[retry.floors]\nother = \"1s\"\n"
         } else {
             "[retry.floors]\n"
@@ -142,6 +228,13 @@ impl Options {
     /// Whether a case was asked for.
     pub fn wants(&self, case: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| case.contains(part.as_str()))
+    }
+}
+
+fn positive(name: &str, value: &str) -> Result<u64, String> {
+    match value.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{name} needs a number from 1 on")),
     }
 }
 
@@ -156,21 +249,42 @@ mod tests {
     }
 
     #[test]
-    fn short_runs_have_few_pending_retries() {
-        let all = read("").unwrap();
-        assert_eq!((all.rounds, all.pending), (3, 1_000_000));
-        assert!(all.wants("ingest-64"));
+    fn short_runs_have_little_and_full_ones_all() {
+        let usual = read("").unwrap();
+        assert_eq!(usual.size, USUAL);
+        assert!(usual.wants("ingest-64") && !usual.is_check);
         let quick = read("--quick --only ingest,pending").unwrap();
-        assert_eq!((quick.rounds, quick.pending), (2, 400_000));
-        assert_eq!((all.explain, quick.explain), (300_000, 200_000));
-        let smoke = read("--smoke").unwrap();
-        assert_eq!((smoke.rounds, smoke.pending, smoke.dead), (1, 2_000, 2_000));
-        assert!(smoke.rest() < all.rest() && smoke.due_after() < all.due_after());
+        assert_eq!(quick.size, QUICK);
         assert!(quick.wants("ingest-64") && !quick.wants("raw-log"));
+        let full = read("--full --check").unwrap();
         assert_eq!(
-            read("--seconds 1 --pending 5000000").unwrap().pending,
-            5_000_000
+            (full.size.pending, full.size.explain),
+            (5_000_000, 10_000_000)
         );
-        assert!(read("--seconds 0").is_err() && read("--json").is_err());
+        assert!(full.is_check);
+        let smoke = read("--smoke").unwrap();
+        assert!(smoke.rest() < usual.rest() && smoke.due_after() < usual.due_after());
+        assert_eq!((smoke.turns(), usual.turns()), (1, 3));
+    }
+
+    #[test]
+    fn numbers_change_what_they_name() {
+        let some = read("--seconds 1 --rounds 2 --pending 70 --quick --idle 60").unwrap();
+        assert_eq!(some.size.time, Duration::from_secs(1));
+        assert_eq!(
+            (some.size.rounds, some.size.pending, some.size.held),
+            (2, 70, 70)
+        );
+        assert_eq!(some.size.idle, Duration::from_secs(60));
+        assert_eq!(some.size.dead, QUICK.dead);
+        for line in [
+            "--seconds 0",
+            "--json",
+            "--quick --full",
+            "--many 3",
+            "--rounds x",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Retries that wait: what they cost while they do, and how soon a server that was killed is back with them.
 //!
 //! ```text
-//! publish N events, each answered 503 once ─▶ memory, disk ─▶ publish a few that are answered 500 (next try in 10 s)
+//! publish N events, each answered 503 once ─▶ memory, disk ─▶ declare many subscriptions, and look at it while nothing is due
+//!        ─▶ publish a few that are answered 500 (next try in 10 s)
 //!        ─▶ kill -9 ─▶ wait until those are due ─▶ start: time until /healthz says ok, and until the first attempt
 //! ```
 
@@ -11,7 +12,7 @@ use super::cases::{MANY_TOPIC, ONE_TOPIC};
 use super::files;
 use super::load::{Backlog, Closed, check_interrupted};
 use super::receiver::Behaviour;
-use super::{Bench, Figures};
+use super::{Bench, Figures, idle};
 
 /// The topic of the events that are due when the server comes back.
 const DUE_TOPIC: &str = MANY_TOPIC;
@@ -24,13 +25,15 @@ const RATE_MIN: u64 = 500;
 /// How long the first attempt after the start may take.
 pub const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
+/// Retries that the bound of memory is meant for. Where there are fewer, the missing ones take what each of the second half took.
+const MANY_RETRIES: f64 = 5e6;
 /// What the log may hold for each event and besides.
 const LOG_BYTES_PER_EVENT: u64 = 2_560;
 const LOG_BYTES: u64 = 4 << 30;
 
 /// Measures it.
 pub fn run(bench: &mut Bench) -> Result<Figures, String> {
-    let count = bench.options.pending;
+    let count = bench.options.size.pending;
     // Overload halves the attempts at a time; no event may be tried twice before all were tried once, and each is to be
     // tried although the others fail.
     let settings = format!(
@@ -44,38 +47,51 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     let due = bench.endpoints(DUE_TOPIC)[0].clone();
     subject.declare(ONE_TOPIC, std::slice::from_ref(&busy))?;
     subject.declare(DUE_TOPIC, std::slice::from_ref(&due))?;
-    let empty = subject.memory_bytes(false)?;
+    let mut published = 0;
 
     busy.behave(Behaviour::IsBusy);
     due.behave(Behaviour::Fails);
     let time_max = Duration::from_secs(60 + count / RATE_MIN);
     let (began, before) = (Instant::now(), busy.requests());
-    let load = Closed {
-        target: subject.target(ONE_TOPIC),
-        connections: 4,
-        batch: 100,
-        time: time_max,
-        events_max: count,
-        backlog: Some(Backlog {
-            endpoints: vec![busy.clone()],
-            max: BACKLOG_EVENTS,
-        }),
-    };
-    let published = load.run()?.published;
-    wait(time_max, "the first attempts", || {
-        busy.requests() - before >= published
-    })?;
     let mut figures = Figures::default();
-    figures.set("rate", published as f64 / began.elapsed().as_secs_f64());
+    let mut fill = |events_max| {
+        let load = Closed {
+            target: subject.target(ONE_TOPIC),
+            connections: 4,
+            batch: 100,
+            time: time_max,
+            events_max,
+            backlog: Some(Backlog {
+                endpoints: vec![busy.clone()],
+                max: BACKLOG_EVENTS,
+            }),
+        };
+        published += load.run()?.published;
+        wait(time_max, "the first attempts", || {
+            busy.requests() - before >= published
+        })?;
+        let took = began.elapsed();
+        std::thread::sleep(bench.options.rest());
+        Ok::<_, String>((published, subject.memory_bytes(false)?, took))
+    };
+    // What is as large however many wait, such as the memory of the newest events, is there after the first half.
+    let (half, memory_of_half, _) = fill(count / 2)?;
+    let (published, memory, took) = fill(count - count / 2)?;
+    figures.set("rate", published as f64 / took.as_secs_f64());
     figures.set("pending", published as f64);
-    std::thread::sleep(bench.options.rest());
-    let memory = subject.memory_bytes(false)?;
     figures.set("memory_mib", mib(memory));
     figures.set("memory_max_mib", mib(subject.memory_bytes(true)?));
-    let per_event = memory.saturating_sub(empty) as f64 / published as f64;
-    figures.set("memory_bytes_per_retry", per_event);
+    let per_retry = memory.saturating_sub(memory_of_half) as f64 / (published - half) as f64;
+    figures.set("memory_bytes_per_retry", per_retry);
+    let more = (MANY_RETRIES - published as f64).max(0.0) * per_retry;
+    figures.set(
+        "memory_mib_of_5_million",
+        (memory as f64 + more) / f64::from(1 << 20),
+    );
     figures.set("log_mib", mib(subject.storage()?.used_bytes));
     figures.set("view_mib", mib(files::size(&subject.data("view"))));
+
+    idle::measure(bench, &mut subject, &busy, &mut figures)?;
 
     let before = due.requests();
     let load = Closed {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::load::{Closed, Target, check_interrupted};
 use super::receiver::Endpoint;
@@ -23,6 +24,8 @@ const SETTLE_WAIT_MAX: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_millis(300);
 /// How long a backlog may take to be delivered.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(120);
+/// How many subscriptions are declared at a time: their records share syncs.
+const DECLARERS: usize = 16;
 /// Of `/proc/PID/stat`: Linux counts so on every machine that it shows programs.
 pub const TICKS_PER_SECOND: u64 = 100;
 
@@ -107,6 +110,38 @@ impl Subject {
                 });
                 api.put_subscription(topic, &name(number), declaration)
                     .await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Declares a topic with many subscriptions, all with the same endpoint.
+    pub fn declare_many(
+        &mut self,
+        topic: &'static str,
+        endpoint: &Arc<Endpoint>,
+        count: usize,
+    ) -> Result<(), String> {
+        self.declare(topic, &[])?;
+        let url = endpoint.url();
+        let apis: Vec<Api> = (0..DECLARERS).map(|_| self.api()).collect();
+        self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for (first, mut api) in apis.into_iter().enumerate() {
+                let url = url.clone();
+                tasks.spawn(async move {
+                    for number in (first..count).step_by(DECLARERS) {
+                        let declaration = json!({ "destination": {
+                            "endpointType": "WebHook", "properties": { "endpointUrl": url },
+                        }});
+                        api.put_subscription(topic, &name(number), declaration)
+                            .await?;
+                    }
+                    Ok::<_, String>(())
+                });
+            }
+            while let Some(ended) = tasks.join_next().await {
+                ended.map_err(|error| format!("a declarer broke: {error}"))??;
             }
             Ok(())
         })
@@ -221,6 +256,17 @@ impl Subject {
             }
         }
         Ok(cpu)
+    }
+
+    /// Processor time of the threads that it has, to the nanosecond: for times in which it hardly uses any.
+    pub fn cpu_exactly(&self) -> Result<Duration, String> {
+        let path = format!("/proc/{}/task", self.server.id());
+        let threads = fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
+        let nanos = threads.flatten().filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Ok(Duration::from_nanos(nanos.sum()))
     }
 
     /// Bytes of memory that it has, now or at most so far.

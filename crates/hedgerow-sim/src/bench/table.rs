@@ -11,7 +11,7 @@ use super::statistics::Spread;
 /// So many cores used by others change every figure.
 const OTHERS_CORES: f64 = 0.3;
 /// Above this, the highest and the lowest rate of a case are too far apart to tell a small change.
-const NOISE: f64 = 0.5;
+pub const NOISE: f64 = 0.5;
 /// The figures that have columns: name, title, decimals.
 const COLUMNS: [(&str, &str, usize); 7] = [
     ("rate", "per s", 0),
@@ -37,11 +37,34 @@ impl Table {
         self.values.entry((case, figure)).or_default().push(value);
     }
 
-    fn spread(&self, case: &'static str, figure: &'static str) -> Option<Spread> {
+    /// A figure over the rounds; `None` if it was not measured.
+    pub fn spread(&self, case: &'static str, figure: &'static str) -> Option<Spread> {
         Spread::of(self.values.get(&(case, figure))?)
     }
 
-    fn figures(&self, case: &'static str) -> impl Iterator<Item = (&'static str, &Vec<f64>)> {
+    /// Why a row tells little or nothing, if that is so.
+    pub fn noise(&self, case: &'static str) -> Option<&'static str> {
+        let others = self.spread(case, "others_cores");
+        let rate = self.spread(case, "rate");
+        if rate.is_some_and(|rate| rate.width() > NOISE) {
+            Some("too noisy to tell")
+        } else if others.is_some_and(|others| others.median > OTHERS_CORES) {
+            Some("others used the machine")
+        } else {
+            None
+        }
+    }
+
+    /// How many rows that is so of, and of how many.
+    pub fn noisy_rows(&self, cases: &[Case]) -> (usize, usize) {
+        let measured = |case: &&Case| self.figures(case.name).next().is_some();
+        let rows: Vec<&Case> = cases.iter().filter(measured).collect();
+        let noisy = rows.iter().filter(|case| self.noise(case.name).is_some());
+        (noisy.count(), rows.len())
+    }
+
+    /// What was measured of a case.
+    pub fn figures(&self, case: &'static str) -> impl Iterator<Item = (&'static str, &Vec<f64>)> {
         self.values
             .iter()
             .filter(move |((name, _), _)| *name == case)
@@ -85,15 +108,9 @@ impl Table {
         let width = self
             .spread(case.name, "rate")
             .map_or(0.0, |rate| rate.width());
-        let others = self.spread(case.name, "others_cores");
-        let noisy = if others.is_some_and(|others| others.median > OTHERS_CORES) {
-            "  others used the machine"
-        } else if width > NOISE {
-            "  too noisy to tell"
-        } else {
-            ""
-        };
-        writeln!(text, "{:>9.0}%{noisy}", width * 100.0).expect("writing to a String cannot fail");
+        let noise = self.noise(case.name).unwrap_or_default();
+        let line = format!("{:>9.0}%  {noise}", width * 100.0);
+        writeln!(text, "{}", line.trim_end()).expect("writing to a String cannot fail");
         for (figure, values) in self.figures(case.name) {
             let has_column = COLUMNS.iter().any(|(name, ..)| *name == figure);
             let is_calm = TROUBLE.contains(&figure) && values.iter().all(|value| *value == 0.0);
@@ -104,8 +121,8 @@ impl Table {
         }
     }
 
-    /// As JSON, with the values of every round. `about_run` says how it was measured.
-    pub fn to_json(&self, cases: &[Case], about_run: &Value) -> Value {
+    /// As JSON, with the values of every round. `about_run` says how it was measured, `void` why nothing of it counts.
+    pub fn to_json(&self, cases: &[Case], about_run: &Value, void: Option<&str>) -> Value {
         let cases: Vec<Value> = cases
             .iter()
             .filter(|case| self.figures(case.name).next().is_some())
@@ -123,7 +140,7 @@ impl Table {
                 json!({ "name": case.name, "about": case.about, "figures": figures })
             })
             .collect();
-        json!({ "version": 1, "run": about_run, "cases": cases })
+        json!({ "version": 1, "run": about_run, "void": void, "cases": cases })
     }
 }
 
@@ -157,9 +174,20 @@ mod tests {
         );
     }
 
+    /// A wide spread says more than who made it.
+    #[test]
+    fn noise_is_said_of_a_row() {
+        let mut table = table();
+        assert_eq!(table.noise("ingest-64"), Some("too noisy to tell"));
+        assert_eq!(table.noise("pending"), None);
+        table.add("pending", "others_cores", 0.4);
+        assert_eq!(table.noise("pending"), Some("others used the machine"));
+        assert_eq!(table.noisy_rows(&CASES), (2, 2));
+    }
+
     #[test]
     fn the_json_keeps_every_round() {
-        let json = table().to_json(&CASES, &json!({ "rounds": 3 }));
+        let json = table().to_json(&CASES, &json!({ "rounds": 3 }), None);
         let cases = json["cases"].as_array().unwrap();
         assert_eq!(cases.len(), 2);
         let rate = &cases[0]["figures"]["rate"];

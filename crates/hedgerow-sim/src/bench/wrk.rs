@@ -23,7 +23,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
         "wrk.method = \"POST\"\nwrk.headers[\"Content-Type\"] = \"application/json\"\nwrk.body = [==[{body}]==]\n"
     );
     fs::write(&script, text).map_err(|error| format!("{}: {error}", script.display()))?;
-    let seconds = bench.options.time.as_secs().max(SECONDS_MIN);
+    let seconds = bench.options.size.time.as_secs().max(SECONDS_MIN);
     let told = Command::new("wrk")
         .arg("--threads=1")
         .arg(format!("--connections={CONNECTIONS}"))

@@ -1,0 +1,73 @@
+//! What the history of attempts costs: single events in and out by two servers in turn, one that keeps it, as people run it,
+//! and one that does not.
+
+use std::time::Duration;
+
+use super::cases::{BACKLOG_EVENTS, ONE_TOPIC};
+use super::load::{Backlog, Closed};
+use super::subject::{Subject, measured};
+use super::{Bench, Figures};
+
+const OFF: &str = "\n[history]\nenabled = false\n";
+
+/// What one load came to.
+struct Cost {
+    rate: f64,
+    cpu_us: f64,
+}
+
+/// Measures it.
+pub fn run(bench: &mut Bench) -> Result<Figures, String> {
+    let endpoints = bench.endpoints(ONE_TOPIC).to_vec();
+    let mut subjects = Vec::new();
+    for (name, settings) in [("history-on", ""), ("history-off", OFF)] {
+        let mut subject = bench.own_subject(name, settings)?;
+        subject.declare(ONE_TOPIC, &endpoints)?;
+        subjects.push(subject);
+    }
+    let time = bench.options.size.time;
+    for subject in &subjects {
+        subject.settle()?;
+        // Connections are opened and the window of the endpoint grows before anything is measured.
+        load(bench, subject, time / 3)?;
+    }
+    let mut figures = Figures::default();
+    for turn in 0..bench.options.turns() {
+        // Who goes first does not always go first.
+        let first = turn % 2;
+        let one = load(bench, &subjects[first], time)?;
+        let other = load(bench, &subjects[1 - first], time)?;
+        let (with, without) = if first == 0 {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        figures.set("rate", with.rate);
+        figures.set("server_cpu_us", with.cpu_us);
+        figures.set("cpu_us_without", without.cpu_us);
+        figures.set("rate_of_without", with.rate / without.rate);
+        figures.set("cpu_of_without", with.cpu_us / without.cpu_us);
+    }
+    subjects.into_iter().try_for_each(Subject::remove)?;
+    Ok(figures)
+}
+
+fn load(bench: &Bench, subject: &Subject, time: Duration) -> Result<Cost, String> {
+    let load = Closed {
+        target: subject.target(ONE_TOPIC),
+        connections: 64,
+        batch: 1,
+        time,
+        events_max: u64::MAX,
+        backlog: Some(Backlog {
+            endpoints: bench.endpoints(ONE_TOPIC).to_vec(),
+            max: BACKLOG_EVENTS,
+        }),
+    };
+    let (report, cpu) = measured(subject, load)?;
+    subject.drain(ONE_TOPIC, 1)?;
+    Ok(Cost {
+        rate: report.deliveries as f64 / report.seconds,
+        cpu_us: cpu.all.as_secs_f64() * 1e6 / report.published as f64,
+    })
+}
