@@ -92,6 +92,8 @@ pub(crate) struct Held {
     pub(crate) until: Timestamp,
     /// What is remembered of it for a delivery that ends without a further attempt; nothing of a pause.
     pub(crate) outcome: Option<Outcome>,
+    /// Whether its end was written down, since it has ended otherwise than by its time.
+    pub(crate) is_noted: bool,
 }
 
 /// A delivery that was never attempted.
@@ -358,6 +360,13 @@ impl Runner {
             taken.push(((row, order.seq), order.due, progress));
         }
         taken
+    }
+
+    /// Whether something may have been held by the newest hold and did not end since.
+    pub(crate) fn owes_held(&self) -> bool {
+        let waiting = self.waiting.front();
+        let is_waiting = waiting.is_some_and(|waiting| waiting.published < self.held.until);
+        self.has_held() || is_waiting || self.behind_at.is_some()
     }
 
     /// Whether there are such rows left in memory.

@@ -89,8 +89,8 @@ pub struct Hold {
     pub holds: Holds,
 }
 
-/// What holds a subscription back. A period that is over stands here until an attempt succeeds: until then only trials
-/// start.
+/// What holds a subscription back. A period whose time is over stands here until an attempt succeeds: until then only trials
+/// start. Where nothing holds it any more, [`Period::over`] says as its probation until when something did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Holds {
     /// Its probation.

@@ -12,12 +12,31 @@ use crate::time::Timestamp;
 pub struct Period {
     /// What the attempt met that began it.
     pub cause: Outcome,
-    /// The how manieth in a row it is, from 1: n of ED-237.
+    /// The how manieth in a row it is, from 1: n of ED-237. 0 if it holds nothing: see [`Period::over`].
     pub level: u16,
     /// When it began: G of the attempt that began it.
     pub since: Timestamp,
     /// When it ends.
     pub until: Timestamp,
+}
+
+impl Period {
+    /// All that is remembered of a hold that is over: when it ended. What became due before was held until then (ED-228).
+    #[must_use]
+    pub const fn over(at: Timestamp) -> Self {
+        Self {
+            cause: Outcome::Probation,
+            level: 0,
+            since: at,
+            until: at,
+        }
+    }
+
+    /// Whether it holds nothing, and only says when a hold ended.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.level == 0
+    }
 }
 
 /// Whether an attempt may start.

@@ -17,7 +17,7 @@ use hedgerow_store::record::{Hold, Holds, Moved, MovedDelivery, Progress, Record
 use super::room::ROOM_AGAIN_AFTER;
 use super::{Engine, Phase};
 use crate::command::{EndedHold, HoldInfo, HoldState};
-use crate::runner::{Next, Runner};
+use crate::runner::{Held, Next, Runner};
 use crate::windows::{EndpointKey, Tickets};
 
 /// Held rows that one turn moves at most, over all subscriptions.
@@ -352,6 +352,7 @@ impl Engine {
             && found.window.succeeded(now, rate)
         {
             if let Some(keeper) = found.keeper.take() {
+                self.follow_hold(keeper);
                 self.journal_holds(keeper)?;
             }
             self.note_hold(
@@ -361,9 +362,9 @@ impl Engine {
             self.look_at_all(&endpoint)?;
         }
         if had_probation {
+            self.follow_hold(id);
             self.journal_holds(id)?;
             self.note_hold(id, "no longer on probation");
-            self.follow_hold(id);
         }
         Ok(())
     }
@@ -401,6 +402,7 @@ impl Engine {
             self.look_at_all(&endpoint)?;
         }
         self.follow_hold(id);
+        self.note_end_of_hold(id)?;
         self.queue_if_ready(id)?;
         self.plan_wake(id)
     }
@@ -515,9 +517,18 @@ impl Engine {
             .unwrap_or_default();
         for id in members {
             self.follow_hold(id);
+            self.note_end_of_hold(id)?;
             self.queue_if_ready(id)?;
         }
         Ok(())
+    }
+
+    /// What holds the subscription, or did until its time was over and no attempt has succeeded since.
+    fn periods(&self, runner: &Runner) -> impl Iterator<Item = Period> {
+        let window = self.windows.get(&runner.plan.delayed_at);
+        let window = window.filter(|_| runner.plan.delayed_delivery.enabled);
+        let window = window.and_then(|endpoint| endpoint.window.period());
+        runner.probation.period().into_iter().chain(window)
     }
 
     /// Remembers until when the subscription is held, or was: what became due before was held until then (ED-228).
@@ -526,31 +537,52 @@ impl Engine {
         let Some(runner) = self.runners.get(&id) else {
             return;
         };
-        let gate = self.gate(runner);
+        let until = self.periods(runner).map(|period| period.until).max();
         let Some(runner) = self.runners.get_mut(&id) else {
             return;
         };
-        match gate {
-            Gate::Held(until) => {
-                runner.held.until = until;
-                runner.held.outcome = Some(Outcome::Probation);
-                self.wakes.insert((until, id));
+        match until {
+            // One whose time is over may have been followed by a pause.
+            Some(until) if until > now.min(runner.held.until) => {
+                runner.held = Held {
+                    until,
+                    outcome: Some(Outcome::Probation),
+                    is_noted: false,
+                };
+                if until > now {
+                    self.wakes.insert((until, id));
+                }
             }
             // It ended earlier than was known.
-            _ if runner.held.until > now => runner.held.until = now,
+            None if runner.held.until > now => runner.held.until = now,
             _ => {}
         }
     }
 
-    /// Writes down what holds a subscription.
-    fn journal_holds(&self, id: SubscriptionId) -> Result<(), StoreError> {
+    /// Writes down that a hold has ended, and when, if something that it held may end without another attempt.
+    pub(super) fn note_end_of_hold(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let Some(runner) = self.runners.get(&id) else {
+            return Ok(());
+        };
+        let is_over = self.periods(runner).next().is_none() && runner.held.outcome.is_some();
+        if is_over && !runner.held.is_noted && runner.owes_held() {
+            return self.journal_holds(id);
+        }
+        Ok(())
+    }
+
+    /// Writes down what holds a subscription, or until when something did.
+    fn journal_holds(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
         let endpoint = self.windows.get(&runner.plan.delayed_at);
         let kept = endpoint.filter(|endpoint| endpoint.keeper == Some(id));
+        let held = Some(runner.held).filter(|held| held.outcome.is_some());
+        let over = held.map(|held| Period::over(held.until));
+        runner.held.is_noted = true;
         let holds = Holds {
-            probation: runner.probation.period(),
+            probation: runner.probation.period().or(over),
             window: kept.and_then(|endpoint| endpoint.window.period()),
         };
         self.store.journal(Record::Hold(Hold {
@@ -578,8 +610,17 @@ impl Engine {
     /// A subscription delivers there from now on; takes up what held it when the server ended.
     pub(super) fn join_endpoint(&mut self, id: SubscriptionId) {
         let stored = self.view.holds(id).window;
-        if let Some(runner) = self.runners.get(&id) {
-            self.windows.join(&runner.plan.delayed_at, id, stored);
+        let Some(runner) = self.runners.get(&id) else {
+            return;
+        };
+        let endpoint = Arc::clone(&runner.plan.delayed_at);
+        self.windows.join(&endpoint, id, stored);
+        let members = self.windows.get(&endpoint).filter(|_| stored.is_some());
+        let members =
+            members.map_or_else(Vec::new, |found| found.members.iter().copied().collect());
+        // Those who had joined before did not know of the window.
+        for member in members {
+            self.follow_hold(member);
         }
         self.follow_hold(id);
     }

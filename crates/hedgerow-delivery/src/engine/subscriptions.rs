@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hedgerow_core::credit::Signal;
 use hedgerow_core::filter::Filter;
-use hedgerow_core::hold::Probation;
+use hedgerow_core::hold::{Period, Probation};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
@@ -182,8 +182,9 @@ impl Engine {
             .metrics
             .subscription(id, &metrics, &plan.subscription_name);
         let mut runner = Runner::new(id, topic, plan, metrics, behind_at);
-        runner.probation = Probation::restored(self.view.holds(id).probation);
-        runner.held.until = self.resumed(id);
+        let stored = self.view.holds(id).probation;
+        runner.probation = Probation::restored(stored.filter(|stored| !stored.is_over()));
+        runner.held = self.held_before(id, stored);
         self.runners.insert(id, runner);
         self.join_endpoint(id);
         self.file_filters(id);
@@ -247,7 +248,7 @@ impl Engine {
         {
             runner.held = Held {
                 until: resumed,
-                outcome: None,
+                ..Held::default()
             };
         }
         self.queue_if_ready(id)?;
@@ -283,7 +284,23 @@ impl Engine {
             self.join_endpoint(id);
         }
         self.follow_hold(id);
-        Ok(())
+        self.note_end_of_hold(id)
+    }
+
+    /// The hold or pause that ended last, before the server did.
+    fn held_before(&self, id: SubscriptionId, stored: Option<Period>) -> Held {
+        let until = self.resumed(id);
+        match stored.filter(Period::is_over) {
+            Some(over) if over.until > until => Held {
+                until: over.until.min(self.now()),
+                outcome: Some(Outcome::Probation),
+                is_noted: true,
+            },
+            _ => Held {
+                until,
+                ..Held::default()
+            },
+        }
     }
 
     /// When a subscription was resumed last.

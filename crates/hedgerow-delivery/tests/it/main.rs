@@ -16,6 +16,7 @@ mod fairness;
 mod fencing;
 mod golden;
 mod held;
+mod held_ends;
 mod history;
 mod holds;
 mod late;

@@ -1,5 +1,6 @@
 //! What holds a subscription back, what clients have leased, and where a subscription was put or can be put again.
 
+use hedgerow_core::hold::Period;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::Destination;
 use hedgerow_core::time::Timestamp;
@@ -91,17 +92,17 @@ impl View {
     }
 
     /// A subscription delivers elsewhere from now on: it has no probation there (ED-232), and no window unless only the
-    /// query of its endpoint is another one.
+    /// query of its endpoint is another one. That it was held stays known; the engine says until when.
     pub(super) fn end_holds_of_former(&mut self, id: SubscriptionId, is_same_endpoint: bool) {
         if let Some(state) = self.subscriptions.get_mut(&id)
             && let Some(holds) = state.row.holds
         {
-            let window = holds.window.filter(|_| is_same_endpoint);
-            let holds = Holds {
-                probation: None,
-                window,
-            };
-            state.row.holds = window.map(|_| holds);
+            let periods = holds.probation.into_iter().chain(holds.window);
+            let probation = periods.map(|period| period.until).max().map(Period::over);
+            state.row.holds = Some(Holds {
+                probation,
+                window: holds.window.filter(|_| is_same_endpoint),
+            });
             self.changed.subscriptions.insert(id);
         }
     }
