@@ -374,7 +374,7 @@ pub struct SubscriptionInfo {
     pub waiting: u64,
     /// Attempts that run.
     pub in_flight: u64,
-    /// When the next retry is due.
+    /// When the next retry is due: not before the end of what holds the subscription back.
     pub next_due: Option<Timestamp>,
     /// Events of the topic that were not offered to it yet.
     pub behind: u64,

@@ -59,7 +59,7 @@ pub struct DevCommand {
     /// Declares what this file says too, as `serve --apply` does, before anything is delivered. May be given several times.
     #[arg(long, value_name = "FILE")]
     apply: Vec<PathBuf>,
-    /// How many times as fast as the clocks time passes for retries, windows and times to live. While an attempt is younger
+    /// How many times as fast as the clocks, a whole number, time passes for retries, windows and times to live. While an attempt is younger
     /// than 250 ms it passes as it does.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(SPEED_MAX)))]
     speed: u32,

@@ -526,16 +526,21 @@ impl Engine {
         }
     }
 
-    /// When the next retry, or else the next write of a dead letter, is due: the memory of the runner ends a minute ahead,
-    /// the due index does not.
+    /// When the next retry, not before the end of a hold, or else the next write of a dead letter is due: the memory of the
+    /// runner ends a minute ahead, the due index does not.
     fn next_due(&self, id: SubscriptionId) -> Option<Timestamp> {
-        let in_memory = self.runners.get(&id).and_then(Runner::next_due);
-        in_memory.or_else(|| {
+        let runner = self.runners.get(&id);
+        let held_until = runner.map_or(Timestamp::ZERO, |runner| runner.held.until);
+        let retry = runner.and_then(Runner::next_due);
+        let retry = retry.map(|due| due.max(held_until));
+        retry.or_else(|| {
             let rows = self
                 .view
                 .due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)
                 .ok()?;
-            rows.first().map(|row| row.due)
+            let row = rows.first()?;
+            let is_retry = row.attempt().is_some();
+            Some(row.due.max(if is_retry { held_until } else { row.due }))
         })
     }
 

@@ -87,7 +87,9 @@ async fn what_was_held_says_so(end: End) {
     world
         .sleep_until(window_end - Duration::from_secs(20))
         .await;
-    assert_eq!(world.info("orders", "one").await.hold.held, 2 + HELD as u64);
+    let info = world.info("orders", "one").await;
+    assert_eq!(info.hold.held, 2 + HELD as u64);
+    assert_eq!(info.next_due, info.hold.until, "not when it was first due");
     match end {
         End::Time => world.sleep_until(window_end).await,
         End::Reset => reset(&world, "two").await,
