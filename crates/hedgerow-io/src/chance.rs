@@ -1,7 +1,7 @@
 //! Draws chance: bytes for keys, ids, and the numbers that rules receive where they need a [`Draw`].
 //!
-//! Keys and ids come from the operating system each time. [`Chance`] is a small generator for jitter, which a simulation
-//! seeds to get the same numbers again; nothing secret is made from it.
+//! Keys come from the operating system each time, ids from a generator that it seeds. [`Chance`] is a small generator for
+//! jitter, which a simulation seeds to get the same numbers again; nothing secret is made from it.
 
 use hedgerow_core::time::Draw;
 
@@ -28,17 +28,12 @@ pub fn number() -> u64 {
     u64::from_le_bytes(bytes())
 }
 
-/// A random UUID (RFC 9562, version 4) in lower case with hyphens.
+/// A random UUID (RFC 9562, version 4) in lower case with hyphens. Good enough for codes that nobody may guess: it comes from a
+/// generator of each thread that the operating system seeds, again from time to time, because every request has one.
 #[must_use]
 pub fn uuid() -> String {
-    let mut number = u128::from_be_bytes(bytes());
-    number = number & !(0xf << 76) | (0x4 << 76); // version 4
-    number = number & !(0x3 << 62) | (0x2 << 62); // variant of RFC 9562
-    let mut text = format!("{number:032x}");
-    for at in [8, 13, 18, 23] {
-        text.insert(at, '-');
-    }
-    text
+    let random = uuid::Builder::from_random_bytes(rand::random());
+    random.into_uuid().to_string()
 }
 
 /// Draws numbers for jitter: the same ones again from the same seed.
