@@ -114,9 +114,15 @@ pub trait Store: Send + Sync + 'static {
     /// Says that the view is synced up to `through`, and what is still needed; frees what can be freed.
     fn checkpoint(&self, through: Mark, liveness: &dyn Liveness) -> Result<(), StoreError>;
 
-    /// Waits until everything that an earlier checkpoint allowed to be forgotten is forgotten. What is still there then, and is
-    /// needed, stays. May take as long as the disk does.
-    fn settle_cleaning(&self) {}
+    /// The event at `position`, for somebody who is about to owe it: waits until everything that an earlier checkpoint allowed
+    /// to be forgotten is forgotten, and answers only what is still on disk then. It stays if it is needed from before this
+    /// call on. May take as long as the disk does.
+    ///
+    /// # Errors
+    /// [`StoreError::Forgotten`] if it is not there any more, or not yet; also if memory remembers it, and the disk does not.
+    fn read_to_keep(&self, position: Position) -> Result<StoredEvent, StoreError> {
+        self.read(position)
+    }
 
     /// How full the store is.
     fn usage(&self) -> Usage;

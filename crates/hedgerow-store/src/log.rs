@@ -467,8 +467,10 @@ impl Store for Log {
         }
     }
 
-    fn settle_cleaning(&self) {
+    fn read_to_keep(&self, position: Position) -> Result<StoredEvent, StoreError> {
+        self.check_open()?;
         self.shared.clean_as_planned();
+        self.shared.read_on_disk(position)
     }
 
     fn usage(&self) -> Usage {

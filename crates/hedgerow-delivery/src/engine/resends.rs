@@ -98,8 +98,7 @@ impl Engine {
         self.view.pin(order.position);
         let store = Arc::clone(&self.store);
         let reading = self.spawner.spawn_blocking(move || {
-            store.settle_cleaning();
-            let event = match store.read(order.position) {
+            let event = match store.read_to_keep(order.position) {
                 Ok(event) => Some(event),
                 Err(StoreError::Forgotten { .. }) => None,
                 Err(error) => return Err(error),

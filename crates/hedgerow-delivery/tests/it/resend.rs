@@ -322,6 +322,21 @@ async fn an_older_event_with_the_id_never_takes_the_place_of_the_newest() {
     }
 }
 
+/// An event that memory remembers and the disk does not cannot be owed: after a restart nobody could deliver it.
+#[tokio::test(start_paused = true)]
+async fn what_only_memory_remembers_is_not_delivered_again() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    subscribe(&world, "the-sub", json!({})).await;
+    world.publish(topic, &["e"]).await;
+    world.settle().await;
+    world.shelf.set(topic, 1, Reading::Remembered);
+    let error = world.handle.resend(query("e", None)).await.unwrap_err();
+    assert!(matches!(error, CommandError::Forgotten(_)), "{error}");
+    world.sleep_until(seconds(100)).await;
+    assert_eq!(attempts(&world, "the-sub", "e"), [(0, 0)]);
+}
+
 /// FC-10: one series, even if the row that waited comes into memory before the record that moves it is durable.
 #[tokio::test(start_paused = true)]
 async fn a_row_on_its_way_is_not_fetched_from_where_it_stood() {

@@ -18,6 +18,8 @@ pub enum Reading {
     Waits,
     /// The event is not there any more.
     Forgotten,
+    /// The same, but memory remembers it.
+    Remembered,
     /// Its block is damaged.
     Damaged,
 }
@@ -49,6 +51,13 @@ impl Shelf {
     /// Until somebody reads an event whose reading waits. The paused clock stands still from then on.
     pub async fn somebody_waits(&self) {
         self.waits.notified().await;
+    }
+}
+
+fn forgotten(position: Position) -> StoreError {
+    StoreError::Forgotten {
+        what: Place::Position(position),
+        oldest: Mark::ZERO,
     }
 }
 
@@ -84,15 +93,19 @@ impl Store for Shelf {
             readings = self.changed.wait(readings).unwrap();
         }
         match readings.get(&position) {
-            Some(Reading::Forgotten) => Err(StoreError::Forgotten {
-                what: Place::Position(position),
-                oldest: Mark::ZERO,
-            }),
+            Some(Reading::Forgotten) => Err(forgotten(position)),
             Some(Reading::Damaged) => Err(StoreError::Damaged {
                 what: "a block".to_owned(),
             }),
-            Some(Reading::Waits) | None => self.inner.read(position),
+            Some(Reading::Waits | Reading::Remembered) | None => self.inner.read(position),
         }
+    }
+
+    fn read_to_keep(&self, position: Position) -> Result<StoredEvent, StoreError> {
+        if self.readings.lock().unwrap().get(&position) == Some(&Reading::Remembered) {
+            return Err(forgotten(position));
+        }
+        self.read(position)
     }
 
     fn read_from(

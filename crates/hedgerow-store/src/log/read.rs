@@ -77,6 +77,17 @@ impl Shared {
             .ok_or_else(|| self.forgotten(position))
     }
 
+    /// The same, if it is on disk: memory remembers events of segments that are forgotten.
+    pub(crate) fn read_on_disk(&self, position: Position) -> Result<StoredEvent, StoreError> {
+        let segments = self.segments();
+        let mut stretches = segments.iter().map(|one| one.stretches(position, 0));
+        if stretches.any(|found| !found.is_empty()) || self.kept.has(position) {
+            self.read(position)
+        } else {
+            Err(self.forgotten(position))
+        }
+    }
+
     /// The events of a topic from `from` on.
     pub(crate) fn read_from(
         &self,

@@ -406,6 +406,34 @@ fn a_segment_is_kept_while_an_event_in_it_is_needed() {
     assert!(log.read(at(30)).is_ok(), "the active segment stays");
 }
 
+/// An event that memory alone remembers is gone after a restart: nobody may begin to owe it.
+#[test]
+fn what_is_read_to_be_kept_is_on_disk() {
+    let disk = FaultyDisk::new(1);
+    let options = LogOptions {
+        ring_bytes: 1024 * 1024,
+        ..small()
+    };
+    let recovered = Log::open(disk.mount(), options, ticking(0)).unwrap();
+    let log = recovered.start_synchronous(&HashMap::new());
+    for _ in 0..30 {
+        log.append(TOPIC, packed("a", 10_000)).unwrap();
+        log.commit_queued().unwrap();
+    }
+    let end = *log.durable().borrow();
+    log.checkpoint(end, &Floors(HashMap::from([(TOPIC, 7)])))
+        .unwrap();
+    assert!(log.read(at(6)).is_ok(), "memory remembers it");
+    assert!(matches!(
+        log.read_to_keep(at(6)),
+        Err(StoreError::Forgotten { .. })
+    ));
+    for seq in [7, 30] {
+        let kept = log.read_to_keep(at(seq)).unwrap();
+        assert_eq!(kept.bytes, log.read(at(seq)).unwrap().bytes);
+    }
+}
+
 #[test]
 fn segments_are_recycled() {
     let disk = FaultyDisk::new(1);
