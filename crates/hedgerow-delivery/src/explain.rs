@@ -409,6 +409,7 @@ impl Reader {
         }
         known.ids_known_since = history.ids_known_since();
         known.attempts_known_since = history.known_since();
+        known.attempts_complete_since = history.complete_since();
         known.has_lost_attempts = history.counters().dropped > 0;
         known.names = names;
         known.with_attempts(attempts)

@@ -250,6 +250,13 @@ impl HistoryHandle {
         self.shared.known_since()
     }
 
+    /// From when on what it did not drop is there for certain. Attempts that ended before it was opened may have been recorded,
+    /// and lost by a crash before they were written.
+    #[must_use]
+    pub fn complete_since(&self) -> Option<Timestamp> {
+        self.shared.complete_since()
+    }
+
     /// What it did so far.
     #[must_use]
     pub fn counters(&self) -> HistoryCounters {

@@ -32,6 +32,7 @@ pub(super) struct Known {
     pub(super) has_lost_attempts: bool,
     pub(super) ids_known_since: Option<Timestamp>,
     pub(super) attempts_known_since: Option<Timestamp>,
+    pub(super) attempts_complete_since: Option<Timestamp>,
 }
 
 /// What the log has at a position.
@@ -225,10 +226,10 @@ impl Known {
             };
         }
         let Some(answer) = answer else {
-            // All attempts since then are remembered, and there was none.
+            // All attempts since then are remembered, and there was none. A crash may have taken records of those before.
             let knows = !self.has_lost_attempts
                 && self
-                    .attempts_known_since
+                    .attempts_complete_since
                     .is_some_and(|since| since <= published);
             return if knows && standing.place == Place::Ended {
                 Verdict::NotMatched(None)

@@ -23,14 +23,18 @@ fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(START_MS).plus(Duration::from_secs(seconds))
 }
 
-/// A world that remembers, by the clock of the tests.
-pub fn world(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> (World, History) {
+/// A history that is opened at a time.
+fn history(disk: &FaultyDisk, opened: Timestamp) -> History {
     let options = HistoryOptions {
         disk_reserve_bytes: 0,
         ..HistoryOptions::default()
     };
-    let clock = || Timestamp::from_millis(START_MS);
-    let history = History::start(FaultyDisk::new(1).mount(), options, Arc::new(clock));
+    History::start(disk.mount(), options, Arc::new(move || opened))
+}
+
+/// A world that remembers, by the clock of the tests.
+pub fn world(script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static) -> (World, History) {
+    let history = history(&FaultyDisk::new(1), at(0));
     let world = World::with_history(settings(), Some(history.handle()), script);
     (world, history)
 }
@@ -168,6 +172,37 @@ async fn the_filter_of_the_events_position_explains_it() {
     let event = only_event(&world, "before").await;
     assert_eq!(event.stored, None);
     assert_eq!(of(&event, "the-sub").verdict, Verdict::NotMatched(None));
+}
+
+/// What a crash took from the history may have been an attempt: of an event from before a start nobody says that it was not
+/// wanted because nothing is remembered.
+#[tokio::test(start_paused = true)]
+async fn nothing_remembered_from_before_a_start_says_nothing() {
+    let disk = FaultyDisk::new(1);
+    for (opened, expected) in [
+        (at(0), Verdict::NotMatched(None)),
+        (at(1_000), Verdict::Unknown),
+    ] {
+        let history = history(&disk, opened);
+        let world =
+            World::with_history(settings(), Some(history.handle()), |_, _| Meet::status(200));
+        let topic = world.topic("orders").await;
+        for (name, prefix) in [("the-sub", "no"), ("others", "")] {
+            let filter = json!({ "filter": { "subjectBeginsWith": prefix } });
+            world.subscribe("orders", name, filter).await.unwrap();
+        }
+        let id = format!("e-{}", opened.as_millis());
+        world.publish(topic, &[&id]).await;
+        world.settle().await;
+        world.sleep_until(Duration::from_secs(60)).await;
+        history.handle().flush();
+        let explanation = explain(&world, &id).await;
+        assert_eq!(explanation.attempts_known_since, Some(at(0)));
+        let event = &explanation.events[0];
+        assert_eq!(event.stored, None);
+        assert_eq!(of(event, "the-sub").verdict, expected);
+        assert_eq!(of(event, "others").verdict, Verdict::Matched);
+    }
 }
 
 /// What happens next, at each stage of a delivery's life.

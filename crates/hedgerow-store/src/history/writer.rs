@@ -186,6 +186,10 @@ impl Shared {
         self.opened_state().files.as_ref().map(Files::known_since)
     }
 
+    pub(super) fn complete_since(&self) -> Option<Timestamp> {
+        self.known_since().map(|since| since.max(self.begun))
+    }
+
     pub(super) fn ids_known_since(&self) -> Option<Timestamp> {
         self.opened_state().ids.as_ref().map(Files::known_since)
     }
