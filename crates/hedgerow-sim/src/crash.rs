@@ -15,6 +15,7 @@ mod config;
 mod declarations;
 mod ledger;
 mod lives;
+mod operators;
 mod options;
 mod plan;
 mod publishers;
@@ -40,6 +41,7 @@ use self::api::{Api, StoreUsage};
 use self::declarations::Declarations;
 use self::ledger::{Fate, Ledger};
 use self::lives::{Lives, died};
+use self::operators::Operators;
 use self::options::Options;
 use self::plan::{SUBSCRIPTIONS, TOPICS};
 use self::process::{Failpoint, Installation, Server, is_killed};
@@ -49,7 +51,7 @@ use self::report::Report;
 use self::restore::{Restore, Restorer};
 use self::schedule::{Plan, Schedule};
 use self::traces::Traces;
-use self::verdict::{Ending, Verdict};
+use self::verdict::{Ending, Row, Verdict};
 
 /// Events that publishers send at full speed in one life: at most, and if much is still to be delivered.
 const EVENTS_PER_LIFE: RangeInclusive<u64> = 150..=1200;
@@ -98,6 +100,7 @@ struct Proof {
     ledger: Arc<Ledger>,
     lives: Lives,
     declarations: Declarations,
+    operators: Operators,
     schedule: Schedule,
     restorer: Restorer,
     /// What the server said of its store, over all lives.
@@ -118,6 +121,7 @@ impl Proof {
         };
         let mut proof = Self {
             lives: Lives::new(installation, receivers)?,
+            operators: Operators::new(seed, options.rounds),
             options,
             ledger,
             declarations: Declarations::default(),
@@ -243,6 +247,7 @@ impl Proof {
     ) -> Result<Ending, String> {
         let endpoint = self.lives.receivers().endpoint(0);
         let mut usage = StoreUsage::default();
+        let mut operated = api.another();
         let declarations = &mut self.declarations;
         let watched = async {
             declarations.change(&mut api, &endpoint).await;
@@ -252,10 +257,15 @@ impl Proof {
                 tokio::time::sleep(USAGE_POLL).await;
             }
         };
-        let ending: Ending = tokio::select! {
-            ending = end_as_planned(server, plan) => ending?,
-            () = watched => return Err("the store's usage is not watched any more".to_owned()),
+        let (operators, ledger) = (&mut self.operators, &self.ledger);
+        let life = self.lives.endings().len() - 1;
+        let ending = tokio::select! {
+            ending = end_as_planned(server, plan) => ending,
+            () = operators.work(&mut operated, ledger, life) => Err("no operators".to_owned()),
+            () = watched => Err("the store's usage is not watched any more".to_owned()),
         };
+        self.ledger.life_ended();
+        let ending = ending?;
         self.usage.cleaned_segments += usage.cleaned_segments;
         self.usage.copied_events += usage.copied_events;
         self.usage.compacted_files += usage.compacted_files;
@@ -270,9 +280,11 @@ impl Proof {
         let seed = self.options.seed;
         self.lives.receivers().recover();
         let (mut server, mut serving) = self.lives.begin_to_serve().await?;
+        operators::resume(&mut serving.api).await;
         let owed = conclusion::acknowledged(seed, &self.ledger.entries());
         conclusion::drain(&mut serving.api, &owed).await?;
-        let mut account = conclusion::account(&mut serving.api).await?;
+        let unsure = verdict::untaken(seed, &self.ledger.entries());
+        let mut account = conclusion::account(&mut serving.api, &unsure).await?;
         self.restorer.add_terminal_records(&mut account.terminal);
         let mut problems = self.declarations.check(&mut serving.api).await?;
         server.stop().await?;
@@ -297,7 +309,9 @@ impl Proof {
 
     fn report(&self, mut verdict: Verdict) -> Result<(), String> {
         let traces = Traces::read(&self.lives.installation().data())?;
-        verdict.problems.append(&mut self.uncovered(traces));
+        verdict
+            .problems
+            .append(&mut self.uncovered(traces, &verdict));
         Report {
             seed: self.options.seed,
             rounds: self.options.rounds,
@@ -319,7 +333,7 @@ impl Proof {
     }
 
     /// What a run of some length must have seen and has not: without it, it proves little.
-    fn uncovered(&self, traces: Traces) -> Vec<String> {
+    fn uncovered(&self, traces: Traces, verdict: &Verdict) -> Vec<String> {
         let mut problems = Vec::new();
         if self.options.rounds < ROUNDS_COVERING {
             return problems;
@@ -338,16 +352,19 @@ impl Proof {
             problems.push("no segment was recycled".to_owned());
         }
         let restored = self.restorer.done();
+        let entries = self.ledger.entries();
+        let sum = |of: fn(&Row) -> u64| verdict.rows.iter().map(of).sum();
         let passed = [
             ("segments cleaned", self.usage.cleaned_segments),
             ("events copied to kept files", self.usage.copied_events),
             ("kept files removed", traces.kept_removed()),
-            (
-                "publishes refused at the watermark",
-                self.ledger.entries().refused_full,
-            ),
+            ("publishes refused at the watermark", entries.refused_full),
             ("views deleted", u64::from(restored.deleted)),
             ("views built again", u64::from(restored.recovered)),
+            ("purges answered", entries.purges_answered()),
+            ("deliveries purged", sum(|row| row.purged)),
+            ("purges explained", sum(|row| row.explained)),
+            ("events resent", sum(|row| row.resent)),
         ];
         let missed = passed.iter().filter(|(_, count)| *count == 0);
         problems.extend(missed.map(|(what, _)| format!("{what}: none")));

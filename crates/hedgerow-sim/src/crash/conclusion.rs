@@ -1,11 +1,12 @@
 //! The end of a run: everything is delivered, the server says what became of it, and says the same after a restart.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use super::api::{Api, Status};
-use super::ledger::{Entries, Fate};
+use super::ledger::{Entries, Fate, Pair};
 use super::plan::{Event, EventId, SUBSCRIPTIONS, TOPICS};
 use super::verdict::Account;
 
@@ -27,7 +28,7 @@ pub async fn drain(api: &mut Api, owed: &[u64]) -> Result<(), String> {
     let (mut ended_before, mut quiet) = (0, 0);
     loop {
         let statuses = statuses(api).await?;
-        let pending: u64 = statuses.iter().map(|status| status.pending).sum();
+        let pending: u64 = statuses.iter().map(Status::waiting).sum();
         let ended = statuses.iter().map(Status::ended).sum();
         let is_all = statuses
             .iter()
@@ -50,7 +51,7 @@ pub async fn drain(api: &mut Api, owed: &[u64]) -> Result<(), String> {
     }
 }
 
-/// How many acknowledged events each subscription wants.
+/// How many acknowledged events each subscription wants; none of those that are purged, which may never have come to some.
 pub fn acknowledged(seed: u64, entries: &Entries) -> Vec<u64> {
     let mut owed = vec![0; SUBSCRIPTIONS.len()];
     for (topic, published) in entries.published.iter().enumerate() {
@@ -64,15 +65,26 @@ pub fn acknowledged(seed: u64, entries: &Entries) -> Vec<u64> {
             };
             let event = Event::of(seed, id);
             for (subscription, owed) in SUBSCRIPTIONS.iter().zip(&mut owed) {
-                *owed += u64::from(subscription.wants(id, &event));
+                let is_certain = !subscription.is_purged;
+                *owed += u64::from(is_certain && subscription.wants(id, &event));
             }
         }
     }
     owed
 }
 
-/// What the server says of every subscription.
-pub async fn account(api: &mut Api) -> Result<Account, String> {
+/// What the server says of every subscription, and of these events.
+pub async fn account(api: &mut Api, unsure: &[Pair]) -> Result<Account, String> {
+    let mut told = HashMap::new();
+    for (index, id) in unsure {
+        let subscription = &SUBSCRIPTIONS[*index];
+        let topic = TOPICS[subscription.topic];
+        let event = id.to_string();
+        let explained = api.explained(topic, &event, subscription.name);
+        if let Some(state) = explained.await? {
+            told.insert((*index, *id), state);
+        }
+    }
     let mut terminal = Vec::new();
     for topic in TOPICS {
         terminal.append(&mut api.terminal_records(topic).await?);
@@ -80,6 +92,7 @@ pub async fn account(api: &mut Api) -> Result<Account, String> {
     Ok(Account {
         statuses: statuses(api).await?,
         terminal,
+        told,
     })
 }
 

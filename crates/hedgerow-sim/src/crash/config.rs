@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// Attempts at a time to one endpoint; each subscription has its own.
-const ENDPOINT_ATTEMPTS_MAX: u64 = 32;
+pub const ENDPOINT_ATTEMPTS_MAX: u64 = 32;
 /// Successes of one subscription whose record is not durable yet.
 const UNSETTLED_SUCCESSES_MAX: u64 = 50;
 /// What one crash may make one subscription send again although it was taken: the attempts in flight and the unsettled

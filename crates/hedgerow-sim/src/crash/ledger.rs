@@ -1,11 +1,11 @@
-//! The ledger: what was published and how that was answered, and every request that a receiver got. Judges nothing; that
-//! is [`super::verdict`].
+//! The ledger: what was published and how that was answered, every request that a receiver got, and what operators asked for.
+//! Judges nothing; that is [`super::verdict`].
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::plan::{EventId, TOPICS};
+use super::plan::{EventId, SUBSCRIPTIONS, TOPICS};
 
 /// What a publisher knows of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Exchange {
     pub answer: Answer,
     /// Whether the receiver meant to answer after the timeout.
     pub hangs: bool,
+    /// When it came: a number that rises with everything that is noted.
+    pub tick: u64,
 }
 
 /// What a receiver learns from the headers of a request.
@@ -88,6 +90,47 @@ impl Exchange {
 
 /// One subscription and one event.
 pub type Pair = (usize, EventId);
+
+/// A purge of a subscription that an operator asked for.
+#[derive(Debug, Clone)]
+pub struct Purge {
+    /// The subscription's index.
+    pub subscription: usize,
+    /// The life of the server in which it was asked for.
+    pub life: usize,
+    /// Whether it was answered; if not, it may have happened or not.
+    pub is_answered: bool,
+    /// When it was answered, or the life ended; see [`Exchange::tick`].
+    pub ended: Option<u64>,
+    /// Events of the topic that were acknowledged before it was asked for: their numbers, ascending.
+    pub accepted: Vec<u32>,
+    /// Events with lower numbers were published before `ended`.
+    pub to_number: Option<u32>,
+}
+
+/// An event that an operator asked for again.
+#[derive(Debug, Clone, Copy)]
+pub struct Resend {
+    /// Which, and for whom.
+    pub pair: Pair,
+    /// When; see [`Exchange::tick`].
+    pub asked: u64,
+    /// When it was answered, or the life ended.
+    pub ended: Option<u64>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of asking for an event again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was not answered: a delivery may have begun or not.
+    Maybe,
+    /// A new delivery.
+    Begun,
+    /// No new delivery.
+    Nothing,
+}
 
 /// Names an exchange.
 #[derive(Debug, Clone, Copy)]
@@ -116,6 +159,12 @@ pub struct Entries {
     pub offences: Vec<String>,
     /// Publish requests that were refused because the store was full.
     pub refused_full: u64,
+    /// Purges, in the order in which they were asked for.
+    pub purges: Vec<Purge>,
+    /// Events that were asked for again, in that order.
+    pub resends: Vec<Resend>,
+    /// See [`Exchange::tick`].
+    ticks: u64,
 }
 
 impl Ledger {
@@ -155,6 +204,7 @@ impl Ledger {
                 pair.1
             ));
         }
+        let tick = entries.tick();
         let exchanges = entries.exchanges.entry(pair).or_default();
         let Headers { count, system_id } = headers;
         exchanges.push(Exchange {
@@ -163,6 +213,7 @@ impl Ledger {
             system_id,
             answer: Answer::None,
             hangs: false,
+            tick,
         });
         Ticket {
             pair,
@@ -178,6 +229,68 @@ impl Ledger {
     /// The receiver answers.
     pub fn answers(&self, ticket: Ticket, answer: Answer) {
         self.change(ticket, |exchange| exchange.answer = answer);
+    }
+
+    /// A purge is asked for. Returns which it is.
+    pub fn purge(&self, subscription: usize, life: usize) -> usize {
+        let mut entries = self.entries();
+        let published = entries.published[SUBSCRIPTIONS[subscription].topic].iter();
+        let accepted = (0..)
+            .zip(published)
+            .filter(|(_, event)| event.fate == Fate::Acknowledged)
+            .map(|(number, _)| number)
+            .collect();
+        entries.purges.push(Purge {
+            subscription,
+            life,
+            is_answered: false,
+            ended: None,
+            accepted,
+            to_number: None,
+        });
+        entries.purges.len() - 1
+    }
+
+    /// The purge was answered.
+    pub fn purged(&self, purge: usize) {
+        let mut entries = self.entries();
+        entries.purges[purge].is_answered = true;
+        entries.end_purge(purge);
+    }
+
+    /// An event is asked for again. Returns which resend it is.
+    pub fn resend(&self, pair: Pair) -> usize {
+        let mut entries = self.entries();
+        let asked = entries.tick();
+        entries.resends.push(Resend {
+            pair,
+            asked,
+            ended: None,
+            outcome: Outcome::Maybe,
+        });
+        entries.resends.len() - 1
+    }
+
+    /// The resend was answered.
+    pub fn resent(&self, resend: usize, outcome: Outcome) {
+        let mut entries = self.entries();
+        let ended = entries.tick();
+        let resend = &mut entries.resends[resend];
+        (resend.outcome, resend.ended) = (outcome, Some(ended));
+    }
+
+    /// A life of the server ended: what was not answered will not be.
+    pub fn life_ended(&self) {
+        let mut entries = self.entries();
+        for purge in 0..entries.purges.len() {
+            if entries.purges[purge].ended.is_none() {
+                entries.end_purge(purge);
+            }
+        }
+        let now = entries.tick();
+        for resend in &mut entries.resends {
+            resend.ended.get_or_insert(now);
+        }
     }
 
     /// Something happened that must not.
@@ -203,6 +316,37 @@ impl Ledger {
 }
 
 impl Entries {
+    fn tick(&mut self) -> u64 {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    fn end_purge(&mut self, purge: usize) {
+        let now = self.tick();
+        let purge = &mut self.purges[purge];
+        let published = &self.published[SUBSCRIPTIONS[purge.subscription].topic];
+        purge.ended = Some(now);
+        purge.to_number = Some(published.len() as u32);
+    }
+
+    /// Purges that were answered.
+    pub fn purges_answered(&self) -> u64 {
+        let answered = self.purges.iter().filter(|purge| purge.is_answered);
+        answered.count() as u64
+    }
+
+    /// The newest events that the receiver of a subscription took.
+    pub fn newest_taken(&self, subscription: usize, count: usize) -> Vec<EventId> {
+        let topic = SUBSCRIPTIONS[subscription].topic;
+        let numbers = (0..self.published[topic].len() as u32).rev();
+        let ids = numbers.map(|number| EventId { topic, number });
+        let is_taken = |id: &EventId| {
+            let exchanges = self.exchanges.get(&(subscription, *id));
+            exchanges.is_some_and(|exchanges| exchanges.iter().any(Exchange::is_success))
+        };
+        ids.filter(is_taken).take(count).collect()
+    }
+
     /// Events with a fate.
     pub fn count(&self, fate: Fate) -> usize {
         self.published

@@ -1,4 +1,4 @@
-//! What is published and who wants it: two topics, ten subscriptions, and events that are wholly decided by the seed and
+//! What is published and who wants it: two topics, twelve subscriptions, and events that are wholly decided by the seed and
 //! their id. So a receiver knows of each event it gets whether it should have got it, and every byte of its data.
 
 use std::fmt;
@@ -51,6 +51,10 @@ pub struct Subscription {
     pub timeout_seconds: u32,
     /// Its receiver.
     pub trouble: Trouble,
+    /// Whether operators purge it at times. What waits then is dropped.
+    pub is_purged: bool,
+    /// Whether operators ask for its events again.
+    pub is_resent: bool,
 }
 
 const CALM: Subscription = Subscription {
@@ -63,11 +67,13 @@ const CALM: Subscription = Subscription {
     attempts_max: 30,
     timeout_seconds: 30,
     trouble: Trouble::None,
+    is_purged: false,
+    is_resent: false,
 };
 
-/// The subscriptions; three of ten receivers fail at times. Each topic has one subscription that wants everything, so
+/// The subscriptions; four of twelve receivers fail at times. Each topic has one subscription that wants everything, so
 /// that a stored event always shows.
-pub const SUBSCRIPTIONS: [Subscription; 10] = [
+pub const SUBSCRIPTIONS: [Subscription; 12] = [
     Subscription {
         name: "orders-all",
         ..CALM
@@ -128,6 +134,20 @@ pub const SUBSCRIPTIONS: [Subscription; 10] = [
         topic: 1,
         types: &[CREATED, SHIPPED],
         wants_objects: true,
+        ..CALM
+    },
+    Subscription {
+        name: "orders-purged",
+        begins_with: "/south/",
+        trouble: Trouble::Failing,
+        is_purged: true,
+        ..CALM
+    },
+    Subscription {
+        name: "stock-resent",
+        topic: 1,
+        types: &[SHIPPED, LOW],
+        is_resent: true,
         ..CALM
     },
 ];

@@ -1,5 +1,5 @@
 //! Receivers: one for each subscription, in this process, on loopback. They check what they get and answer as the seed
-//! says; three of ten fail at times.
+//! says; four of twelve fail at times.
 //!
 //! Each request belongs to the *life* of the server that sent it. After a server died, [`Receivers::settle`] waits until
 //! everything it had sent was read, so that no request is taken for one of the next life.

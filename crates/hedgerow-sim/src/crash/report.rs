@@ -109,6 +109,12 @@ impl Report<'_> {
         );
         self.print_cleaning();
         line("declarations answered", self.declarations);
+        let (asked, answered) = (self.entries.purges.len(), self.entries.purges_answered());
+        line(
+            "purges",
+            format!("{asked}, of which {answered} were answered"),
+        );
+        line("resends asked for", self.entries.resends.len());
     }
 
     fn print_cleaning(&self) {
@@ -162,6 +168,11 @@ impl Report<'_> {
         for (reason, count) in &verdict.reasons {
             line(&format!("    {reason}"), count);
         }
+        line("  purged", sum(|row| row.purged));
+        line("    never sent", sum(|row| row.unsent));
+        line("    explained so", sum(|row| row.explained));
+        line("resent", sum(|row| row.resent));
+        line("  not answered", sum(|row| row.maybe_resent));
         line("requests received", sum(|row| row.requests));
         let (all, most) = (verdict.duplicates(), verdict.duplicates_at_once());
         line(

@@ -7,15 +7,22 @@
 //!   (ED-207, field case FC-05);
 //! - what was taken is sent again only if the server was killed before that was recorded (design D5), and never more of
 //!   it than the bound;
+//! - what is neither was dropped by a purge that was asked for while it waited, and is explained so; what a purge dropped is
+//!   never attempted again, whatever crashed;
+//! - each resend that was answered with a new delivery led to one more success, and nothing else did;
 //! - an event keeps its place in the log;
 //! - the counters balance, and say what the ledger says (ED-304).
+
+mod orders;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::api::{Status, TerminalRecord};
-use super::config::DUPLICATES_MAX;
-use super::ledger::{Answer, Entries, Exchange, Fate, Pair};
+use super::config::{DUPLICATES_MAX, ENDPOINT_ATTEMPTS_MAX};
+use super::ledger::{Answer, Entries, Exchange, Fate, Pair, Purge};
 use super::plan::{Event, EventId, SUBSCRIPTIONS, TOPICS};
+
+use self::orders::Orders;
 
 /// How a life of the server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +58,8 @@ pub struct Account {
     pub statuses: Vec<Status>,
     /// The terminal records of all topics.
     pub terminal: Vec<TerminalRecord>,
+    /// What is said of events of [`untaken`]: `state` and `dropReason`.
+    pub told: HashMap<Pair, (String, Option<String>)>,
 }
 
 /// What is known of one subscription.
@@ -68,6 +77,20 @@ pub struct Row {
     pub duplicates: BTreeMap<usize, u64>,
     /// Events that were taken after their timeout and sent again, which is allowed (ED-178).
     pub late_duplicates: u64,
+    /// Of the events owed those that a purge dropped: they were not taken, and have no terminal record.
+    pub purged: u64,
+    /// Of them those that were never sent: a purge that passes over events unread does not count them.
+    pub unsent: u64,
+    /// Events that a purge may have dropped after a crash hid from the server that they were attempted or taken.
+    pub doubtful: u64,
+    /// Of the dropped ones those that are explained so.
+    pub explained: u64,
+    /// Of those that were never sent the ones of which it is not known any more what became of them.
+    pub unexplained: u64,
+    /// New deliveries of events that were asked for again.
+    pub resent: u64,
+    /// The same, when that was not answered.
+    pub maybe_resent: u64,
 }
 
 /// The judged ledger.
@@ -105,11 +128,32 @@ impl Verdict {
     }
 }
 
+/// Events of subscriptions that are purged, of which no receiver has anything to say.
+pub fn untaken(seed: u64, entries: &Entries) -> Vec<Pair> {
+    let mut untaken = Vec::new();
+    let purged = SUBSCRIPTIONS.iter().enumerate();
+    for (index, subscription) in purged.filter(|(_, one)| one.is_purged) {
+        let topic = subscription.topic;
+        for (number, published) in (0..).zip(&entries.published[topic]) {
+            let id = EventId { topic, number };
+            let exchanges = entries.exchanges.get(&(index, id));
+            let is_taken = exchanges.is_some_and(|all| all.iter().any(Exchange::is_success));
+            let is_accepted = published.fate == Fate::Acknowledged;
+            if is_accepted && !is_taken && subscription.wants(id, &Event::of(seed, id)) {
+                untaken.push((index, id));
+            }
+        }
+    }
+    untaken
+}
+
 /// Judges. `lives` are the lives of the server and how each ended.
 pub fn judge(seed: u64, entries: &Entries, lives: &[Ending], account: &Account) -> Verdict {
     let mut judge = Judge {
         entries,
         crashes: Crashes::new(lives),
+        orders: Orders::new(entries),
+        told: &account.told,
         terminal: HashMap::new(),
         verdict: Verdict {
             rows: vec![Row::default(); SUBSCRIPTIONS.len()],
@@ -131,6 +175,8 @@ pub fn judge(seed: u64, entries: &Entries, lives: &[Ending], account: &Account) 
 struct Judge<'a> {
     entries: &'a Entries,
     crashes: Crashes,
+    orders: Orders<'a>,
+    told: &'a HashMap<Pair, (String, Option<String>)>,
     terminal: HashMap<Pair, &'a TerminalRecord>,
     verdict: Verdict,
 }
@@ -254,13 +300,24 @@ impl<'a> Judge<'a> {
             .exchanges
             .get(&(index, id))
             .map_or(&[][..], Vec::as_slice);
+        let pair = (index, id);
         let is_taken = exchanges.iter().any(Exchange::is_success);
-        let is_terminal = self.terminal.contains_key(&(index, id));
+        let is_terminal = self.terminal.contains_key(&pair);
+        let is_purgeable = !is_terminal && self.orders.may_have_purged(pair, exchanges);
+        let (resent, maybe_resent) = self.orders.resent(pair);
+        let are_taken = self.orders.are_taken(pair, exchanges);
         let row = &mut self.verdict.rows[index];
         row.owed += 1;
         row.taken += u64::from(is_taken);
         row.terminal += u64::from(is_terminal);
-        if !is_taken && !is_terminal {
+        row.doubtful += u64::from(is_purgeable && self.crashes.may_have_hidden(exchanges));
+        row.resent += resent;
+        row.maybe_resent += maybe_resent;
+        if is_purgeable && !is_taken {
+            row.purged += 1;
+            row.unsent += u64::from(exchanges.is_empty());
+            self.purged(pair, exchanges.is_empty());
+        } else if !are_taken && !is_terminal {
             self.verdict.lost += u64::from(fate == Fate::Acknowledged);
             let name = SUBSCRIPTIONS[index].name;
             self.problem(format!(
@@ -269,25 +326,66 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// The event was dropped by a purge, if what is said of it does not deny that. The history is lossy, so that how it ended
+    /// may be forgotten; that it waits, was delivered or was never wanted is a lie.
+    fn purged(&mut self, pair: Pair, is_unsent: bool) {
+        // A crash may take the ids of events that were accepted shortly before it.
+        let Some((state, reason)) = self.told.get(&pair) else {
+            return;
+        };
+        let row = &mut self.verdict.rows[pair.0];
+        match (state.as_str(), reason.as_deref()) {
+            (_, Some("Purged")) => row.explained += 1,
+            ("Ended" | "Unknown", None) => row.unexplained += u64::from(is_unsent),
+            told => {
+                let name = SUBSCRIPTIONS[pair.0].name;
+                let problem = format!("{name}: event {} was purged, and is {told:?}", pair.1);
+                self.problem(problem);
+            }
+        }
+    }
+
     /// The requests of one pair, in the order in which they came.
     fn exchanges(&mut self, pair: Pair, exchanges: &[Exchange]) {
         let (index, id) = pair;
         let name = SUBSCRIPTIONS[index].name;
         self.verdict.rows[index].requests += exchanges.len() as u64;
-        for two in exchanges.windows(2) {
-            let is_crash_between = self.crashes.between(two[0].life, two[1].life) > 0;
+        if let Some(Purge { life, .. }) = self.orders.broken_purge(pair, exchanges) {
+            self.problem(format!(
+                "{name}: event {id} was purged in life {life}, and sent afterwards: {exchanges:?}"
+            ));
+        }
+        let mut excuses = self.orders.excuses(pair);
+        // Where the requests of the present delivery begin.
+        let mut first = 0;
+        for (next, two) in (1..).zip(exchanges.windows(2)) {
+            let crashes = self.crashes.between(two[0].life, two[1].life);
             let is_in_order = match two[1].count.cmp(&two[0].count) {
                 std::cmp::Ordering::Greater => true,
-                std::cmp::Ordering::Equal => is_crash_between,
+                std::cmp::Ordering::Equal => crashes > 0,
                 std::cmp::Ordering::Less => false,
             };
-            if !is_in_order {
+            if is_in_order {
+                continue;
+            }
+            // Each crash may have taken a request that was counted.
+            if u64::from(two[1].count) <= crashes && excuses.take(&two[0], &two[1]) {
+                self.number_of_requests(pair, &exchanges[first..next]);
+                first = next;
+            } else {
                 self.problem(format!(
                     "{name}: event {id}: counts are out of order: {exchanges:?}"
                 ));
             }
         }
+        self.number_of_requests(pair, &exchanges[first..]);
+        self.sent_again(pair, exchanges);
+    }
+
+    /// Whether one delivery was attempted no more often than its counts say.
+    fn number_of_requests(&mut self, (index, id): Pair, exchanges: &[Exchange]) {
         let Some(last) = exchanges.last() else { return };
+        let name = SUBSCRIPTIONS[index].name;
         let allowed = u64::from(last.count) + 1 + self.crashes.during(exchanges);
         if exchanges.len() as u64 > allowed {
             let requests = exchanges.len();
@@ -295,24 +393,24 @@ impl<'a> Judge<'a> {
                 "{name}: event {id}: {requests} requests, {allowed} allowed"
             ));
         }
-        self.sent_again(pair, exchanges);
     }
 
     /// What was sent again although it was taken.
     fn sent_again(&mut self, (index, id): Pair, exchanges: &[Exchange]) {
+        let mut excuses = self.orders.excuses((index, id));
         let mut taken: Option<Exchange> = None;
         let mut hung = false;
         let mut counted = HashSet::new();
+        let mut after_crash = Vec::new();
         for exchange in exchanges {
-            if let Some(taken) = taken
-                && counted.insert(taken.life)
-            {
-                let row = &mut self.verdict.rows[index];
-                let crash = self.crashes.first(taken.life, exchange.life);
-                match crash {
+            if let Some(before) = taken {
+                match self.crashes.first(before.life, exchange.life) {
+                    // Another delivery, which has to be taken for itself.
+                    None if !hung && excuses.take(&before, exchange) => taken = None,
+                    _ if !counted.insert(before.life) => {}
                     // A late success may lose against the next attempt (ED-178).
-                    _ if hung => row.late_duplicates += 1,
-                    Some(crash) => *row.duplicates.entry(crash).or_default() += 1,
+                    _ if hung => self.verdict.rows[index].late_duplicates += 1,
+                    Some(crash) => after_crash.push((before, exchange, crash)),
                     None => {
                         let name = SUBSCRIPTIONS[index].name;
                         self.problem(format!(
@@ -324,6 +422,16 @@ impl<'a> Judge<'a> {
             hung |= exchange.hangs;
             if exchange.is_success() {
                 taken = Some(*exchange);
+            }
+        }
+        // What a crash may have caused was perhaps asked for. Only resends that explain nothing else are left for that, as each
+        // began one delivery at most.
+        for (before, exchange, crash) in after_crash {
+            if !excuses.take(&before, exchange) {
+                *self.verdict.rows[index]
+                    .duplicates
+                    .entry(crash)
+                    .or_default() += 1;
             }
         }
     }
@@ -371,7 +479,20 @@ impl<'a> Judge<'a> {
         for (index, status) in statuses.iter().enumerate() {
             let row = self.verdict.rows[index].clone();
             let is_balanced = status.matched == status.ended() + status.pending;
-            let is_true = status.matched == row.owed && status.dropped == row.terminal;
+            // All of these are exact where nobody purged and nothing was asked for again.
+            let sure = |count: u64| count.saturating_sub(row.doubtful);
+            let matched = row.owed + row.resent;
+            let matched = sure(matched - row.unsent)..=matched + row.maybe_resent;
+            let dropped = row.terminal + row.purged;
+            let dropped = sure(dropped - row.unsent)..=dropped + row.doubtful;
+            let delivered_most = row.taken + row.resent + row.maybe_resent;
+            let delivered = sure(row.taken.saturating_sub(row.terminal))..=delivered_most;
+            let is_true = matched.contains(&status.matched)
+                && dropped.contains(&status.dropped)
+                && delivered.contains(&status.delivered)
+                // An attempt that was begun when a crash came leaves no trace: neither a request nor a record. More than run at
+                // a time are rarely so many, unless much more was purged.
+                && row.unexplained <= row.explained.max(ENDPOINT_ATTEMPTS_MAX);
             let is_quiet = status.pending == 0 && status.in_flight == 0;
             if !is_balanced || !is_true || !is_quiet || status.dead_lettered != 0 {
                 let name = SUBSCRIPTIONS[index].name;
@@ -415,6 +536,14 @@ impl Crashes {
     /// The first life from `from` on, before `to`, that ended with a crash.
     fn first(&self, from: usize, to: usize) -> Option<usize> {
         (from..to).find(|life| self.is_crash[*life])
+    }
+
+    /// Whether the server may not know that an event was attempted, or was taken. A count above 0 says that the attempt before
+    /// it is on disk.
+    fn may_have_hidden(&self, exchanges: &[Exchange]) -> bool {
+        let taken = exchanges.iter().rfind(|one| one.is_success());
+        let tells = taken.or(exchanges.last().filter(|last| last.count == 0));
+        tells.is_some_and(|one| self.is_crash[one.life])
     }
 
     /// Crashes since the first of these requests, the end of the last one's life included.

@@ -7,7 +7,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::http::{Call, Connection};
+use super::http::{Answer, Call, Connection};
 
 /// Terminal records of one page.
 const PAGE_LEN: usize = 500;
@@ -154,10 +154,61 @@ impl Api {
             .map(drop)
     }
 
-    /// Pauses, resumes or resets a subscription.
+    /// Pauses, resumes, resets or purges a subscription.
     pub async fn act(&mut self, topic: &str, name: &str, action: &str) -> Result<(), String> {
         let path = format!("{}/{action}", subscription_path(topic, name));
         self.call(Method::POST, &path, None).await.map(drop)
+    }
+
+    /// Asks for an event again, for one subscription. Returns what was begun, `None` if the event cannot be had.
+    pub async fn resend(
+        &mut self,
+        topic: &str,
+        id: &str,
+        subscription: &str,
+    ) -> Result<Option<String>, String> {
+        let path = format!("/api/v1/topics/{topic}/events/{id}/resend");
+        let body = json!({ "eventSubscription": subscription });
+        let answer = self.answer(Method::POST, &path, Some(body)).await?;
+        match answer.status {
+            200 => {
+                let told: Value = serde_json::from_slice(&answer.body)
+                    .map_err(|error| format!("{path}: {error} in {}", answer.text()))?;
+                let result = told["value"][0]["result"].as_str();
+                let result = result.ok_or_else(|| format!("{path} answered {told}"))?;
+                Ok(Some(result.to_owned()))
+            }
+            404 | 409 | 410 => Ok(None),
+            status => Err(format!("{path}: {status} {}", answer.text())),
+        }
+    }
+
+    /// What is said of an event and a subscription: `state` and `dropReason`. `None` if the event
+    /// is not known.
+    pub async fn explained(
+        &mut self,
+        topic: &str,
+        id: &str,
+        subscription: &str,
+    ) -> Result<Option<(String, Option<String>)>, String> {
+        let query = format!("topic={topic}&eventSubscription={subscription}");
+        let path = format!("/api/v1/events/{id}/explanation?{query}");
+        let told = self.call(Method::GET, &path, None).await?;
+        let delivery = &told["value"][0]["eventSubscriptions"][0];
+        let text = |member: &str| delivery[member].as_str().map(str::to_owned);
+        // Of an event that was passed over unread, and is forgotten, only the sentence tells what became of it.
+        let sentence = text("explanation").unwrap_or_default();
+        let was_passed = delivery["matched"].is_null() && sentence.starts_with("purged by");
+        let reason = text("dropReason").or_else(|| was_passed.then(|| "Purged".to_owned()));
+        Ok(text("state").map(|state| (state, reason)))
+    }
+
+    /// The same API over a connection of its own.
+    pub fn another(&self) -> Self {
+        Self {
+            connection: self.connection.another(),
+            token: self.token.clone(),
+        }
     }
 
     /// The names of a topic's subscriptions.
@@ -228,6 +279,21 @@ impl Api {
         path: &str,
         body: Option<Value>,
     ) -> Result<Value, String> {
+        let answer = self.answer(method.clone(), path, body).await?;
+        match answer.status {
+            200..=202 => serde_json::from_slice(&answer.body)
+                .map_err(|error| format!("{method} {path}: {error} in {}", answer.text())),
+            204 => Ok(Value::Null),
+            status => Err(format!("{method} {path}: {status} {}", answer.text())),
+        }
+    }
+
+    async fn answer(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Answer, String> {
         let call = Call {
             method: method.clone(),
             path: path.to_owned(),
@@ -235,13 +301,7 @@ impl Api {
             body: body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string())),
         };
         let answer = self.connection.send(call).await;
-        let answer = answer.map_err(|error| format!("{method} {path}: {error}"))?;
-        match answer.status {
-            200..=202 => serde_json::from_slice(&answer.body)
-                .map_err(|error| format!("{method} {path}: {error} in {}", answer.text())),
-            204 => Ok(Value::Null),
-            status => Err(format!("{method} {path}: {status} {}", answer.text())),
-        }
+        answer.map_err(|error| format!("{method} {path}: {error}"))
     }
 }
 

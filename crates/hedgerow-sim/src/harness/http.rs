@@ -63,6 +63,11 @@ impl Connection {
         }
     }
 
+    /// Another connection to the same address.
+    pub const fn another(&self) -> Self {
+        Self::new(self.address)
+    }
+
     /// Sends a request. After an error nobody knows whether it was served.
     pub async fn send(&mut self, call: Call) -> Result<Answer, String> {
         let answered = timeout(REQUEST_WAIT_MAX, self.exchange(call)).await;

@@ -1,13 +1,17 @@
 //! A proof that cannot fail proves nothing: each kind of loss is shown to the judge once.
 
+use std::collections::HashMap;
+
 use super::super::api::{Status, TerminalRecord};
-use super::super::ledger::{Answer, Entries, Exchange, Fate, Published};
+use super::super::ledger::{Answer, Entries, Exchange, Fate, Outcome, Published, Purge, Resend};
 use super::super::plan::{Event, EventId, SUBSCRIPTIONS};
 use super::{Account, DUPLICATES_MAX, Ending, Verdict, judge};
 
 const SEED: u64 = 7;
 /// The subscription that wants everything of the first topic.
 const ALL: usize = 0;
+/// The one that is purged, and wants the events that this says.
+const PURGED: usize = 10;
 
 /// A run in which everything went well: `events` accepted and delivered at once, in one life before and one after a kill.
 struct Run {
@@ -27,6 +31,7 @@ fn exchange(life: usize, count: u16, status: u16) -> Exchange {
         system_id: 0,
         answer: Answer::Status(status),
         hangs: false,
+        tick: 0,
     }
 }
 
@@ -70,6 +75,7 @@ impl Run {
             account: Account {
                 statuses,
                 terminal: Vec::new(),
+                told: HashMap::new(),
             },
         }
     }
@@ -270,4 +276,209 @@ fn counters_balance_and_say_what_the_ledger_says() {
     with(|status| status.delivered += 1).fails("the counters say");
     with(|status| (status.matched, status.delivered) = (3, 3)).fails("the counters say");
     with(|status| (status.delivered, status.dropped) = (3, 1)).fails("the counters say");
+}
+
+/// The first event that the subscription wants which is purged.
+fn purgeable() -> EventId {
+    let ids = (0..).map(id);
+    let mut wanted = ids.filter(|id| SUBSCRIPTIONS[PURGED].wants(*id, &Event::of(SEED, *id)));
+    wanted.next().unwrap()
+}
+
+impl Run {
+    /// A purge in the first life, answered at tick 10, of what was accepted before; the event was never sent.
+    fn purged(mut self) -> Self {
+        let pair = (PURGED, purgeable());
+        self.entries.exchanges.remove(&pair);
+        self.entries.purges.push(Purge {
+            subscription: PURGED,
+            life: 0,
+            is_answered: true,
+            ended: Some(10),
+            accepted: vec![pair.1.number],
+            to_number: Some(pair.1.number + 1),
+        });
+        let told = ("Dropped".to_owned(), Some("Purged".to_owned()));
+        self.account.told.insert(pair, told);
+        self.account.statuses[PURGED].delivered -= 1;
+        self.account.statuses[PURGED].dropped += 1;
+        self
+    }
+
+    /// The requests of that event.
+    fn sent(mut self, exchanges: &[(usize, u64, u16)]) -> Self {
+        let pair = (PURGED, purgeable());
+        let sent = exchanges.iter().enumerate().map(|(count, sent)| Exchange {
+            system_id: u128::from(pair.1.number),
+            tick: sent.1,
+            ..exchange(sent.0, count as u16, sent.2)
+        });
+        self.entries.exchanges.insert(pair, sent.collect());
+        self
+    }
+}
+
+#[test]
+fn what_was_purged_before_it_was_delivered_is_dropped_and_not_lost() {
+    let verdict = Run::of(40).purged().passes();
+    let row = &verdict.rows[PURGED];
+    assert_eq!((verdict.lost, row.purged, row.unsent), (0, 1, 1));
+    // Passed over unread, it is counted as no delivery.
+    let mut unread = Run::of(40).purged();
+    unread.account.statuses[PURGED].matched -= 1;
+    unread.account.statuses[PURGED].dropped -= 1;
+    unread.passes();
+    // What was sent was read.
+    let mut sent = unread.sent(&[(1, 5, 500)]);
+    sent.entries.purges[0].life = 1;
+    sent.fails("the counters say");
+    sent.account.statuses[PURGED].matched += 1;
+    sent.account.statuses[PURGED].dropped += 1;
+    sent.passes();
+}
+
+#[test]
+fn only_a_crash_hides_from_a_purge_what_was_taken() {
+    // The counters say that it was dropped.
+    let taken = |life| {
+        let mut run = Run::of(40).purged().sent(&[(life, 5, 200)]);
+        run.entries.purges[0].life = 1;
+        run
+    };
+    let verdict = taken(0).passes();
+    let row = &verdict.rows[PURGED];
+    assert_eq!((row.purged, row.doubtful), (0, 1));
+    taken(1).fails("the counters say");
+}
+
+#[test]
+fn a_purge_excuses_only_what_it_was_asked_for() {
+    let mut run = Run::of(40).purged();
+    run.entries.purges[0].to_number = Some(0);
+    run.entries.purges[0].accepted = Vec::new();
+    assert_eq!(run.fails("is lost").lost, 1, "published later");
+    let mut run = Run::of(40).purged();
+    run.entries.purges[0].subscription = ALL;
+    run.fails("is lost");
+    // It was attempted in a later life, so that this purge did not happen.
+    let mut run = Run::of(40).purged().sent(&[(1, 11, 500)]);
+    run.entries.purges[0].is_answered = false;
+    run.fails("is lost");
+    let mut run = Run::of(40).purged();
+    run.account.statuses[PURGED].delivered += 1;
+    run.account.statuses[PURGED].dropped -= 1;
+    run.fails("the counters say");
+    for state in ["Delivered", "AttemptDue", "FirstAttemptPending", "NotOwed"] {
+        let mut run = Run::of(40).purged();
+        let pair = (PURGED, purgeable());
+        run.account.told.insert(pair, (state.to_owned(), None));
+        run.fails("was purged, and is");
+    }
+}
+
+#[test]
+fn what_was_purged_is_explained_so() {
+    let mut forgotten = Run::of(40).purged();
+    forgotten.account.told.clear();
+    forgotten.passes();
+    // Of as many as one crash may take it is not known any more.
+    let judged = |events| {
+        let mut run = Run::of(events).purged();
+        let purge = &mut run.entries.purges[0];
+        (purge.accepted, purge.to_number) = ((0..events).collect(), Some(events));
+        run.account.told.clear();
+        for id in (0..events).map(id) {
+            let pair = (PURGED, id);
+            if SUBSCRIPTIONS[PURGED].wants(id, &Event::of(SEED, id)) {
+                run.entries.exchanges.remove(&pair);
+                run.account.told.insert(pair, ("Ended".to_owned(), None));
+            }
+        }
+        let status = &mut run.account.statuses[PURGED];
+        (status.delivered, status.dropped) = (0, status.matched);
+        run
+    };
+    judged(40).passes();
+    judged(200).fails("the counters say");
+}
+
+#[test]
+fn what_was_purged_is_not_sent_any_more() {
+    // The attempt that ran ended later.
+    Run::of(40).purged().sent(&[(0, 11, 500)]).passes();
+    for sent in [[(0, 11, 500), (0, 12, 500)], [(0, 5, 500), (1, 12, 500)]] {
+        let run = Run::of(40).purged().sent(&sent);
+        run.fails("and sent afterwards");
+    }
+}
+
+/// An event that was taken at tick 1, asked for again at tick 2, and then sent as it says.
+fn resent(outcome: Outcome, after: &[Exchange]) -> Run {
+    let first = Exchange {
+        tick: 1,
+        ..exchange(1, 0, 200)
+    };
+    let after = (5..)
+        .zip(after)
+        .map(|(tick, exchange)| Exchange { tick, ..*exchange });
+    let all: Vec<_> = std::iter::once(first).chain(after).collect();
+    let mut run = Run::of(2).requests(0, &all);
+    run.entries.resends.push(Resend {
+        pair: (ALL, id(0)),
+        asked: 2,
+        ended: Some(3),
+        outcome,
+    });
+    if outcome == Outcome::Begun {
+        run.account.statuses[ALL].matched += 1;
+        run.account.statuses[ALL].delivered += 1;
+    }
+    run
+}
+
+#[test]
+fn a_resend_explains_one_more_delivery() {
+    let once = [exchange(1, 0, 200)];
+    let retried = [exchange(1, 0, 500), exchange(1, 1, 200)];
+    resent(Outcome::Begun, &once).passes();
+    resent(Outcome::Begun, &retried).passes();
+    resent(Outcome::Maybe, &once).passes();
+    resent(Outcome::Maybe, &[]).passes();
+    assert_eq!(resent(Outcome::Begun, &[]).fails("is lost").lost, 1);
+    resent(Outcome::Nothing, &once).fails("without a crash");
+    let twice = [exchange(1, 0, 200), exchange(1, 0, 200)];
+    resent(Outcome::Begun, &twice).fails("without a crash");
+    let mut run = resent(Outcome::Begun, &once);
+    run.account.statuses[ALL].matched -= 1;
+    run.account.statuses[ALL].delivered -= 1;
+    run.fails("the counters say");
+    // Asked for after the request that it would explain.
+    let mut run = resent(Outcome::Begun, &once);
+    run.entries.resends[0].asked = 9;
+    run.fails("without a crash");
+}
+
+#[test]
+fn a_resend_and_a_crash_explain_one_request_each() {
+    let taken = |life, count, tick| Exchange {
+        tick,
+        ..exchange(life, count, 200)
+    };
+    let judged = |requests: &[Exchange]| {
+        let mut run = resent(Outcome::Begun, &[]).requests(0, requests);
+        run.entries.resends[0].asked = 3;
+        run.entries.resends[0].ended = Some(6);
+        run
+    };
+    // The server crashed before it was asked for, and had noted that it was taken.
+    let verdict = judged(&[taken(0, 0, 1), taken(1, 0, 5)]).passes();
+    assert_eq!(verdict.duplicates(), 0);
+    // It had not.
+    let verdict = judged(&[taken(0, 0, 1), taken(1, 1, 2), taken(1, 0, 5)]).passes();
+    assert_eq!(verdict.duplicates(), 1);
+    let verdict = judged(&[taken(0, 0, 1), taken(1, 1, 5), taken(1, 0, 7)]).passes();
+    assert_eq!(verdict.duplicates(), 1);
+    // A duplicate stands for no delivery that was asked for later.
+    let verdict = judged(&[taken(0, 0, 1), taken(1, 1, 2)]).fails("is lost");
+    assert_eq!(verdict.lost, 1);
 }
