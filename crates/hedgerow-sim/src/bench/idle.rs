@@ -14,8 +14,7 @@ pub fn empty(bench: &mut Bench) -> Result<Figures, String> {
     let subject = bench.own_subject("empty", "")?;
     std::thread::sleep(bench.options.rest());
     let mut figures = Figures::default();
-    let cpu = percent_of_core(&subject, bench.options.size.time)?;
-    figures.set("idle_percent_of_core", cpu);
+    look(&subject, bench.options.size.time, &mut figures)?;
     figures.set("memory_mb", subject.memory_bytes(false)? as f64 / 1e6);
     subject.remove()?;
     Ok(figures)
@@ -33,17 +32,21 @@ pub fn measure(
     // What was declared is written to the view, and what ran before has come to rest.
     std::thread::sleep(bench.options.after_checkpoint() + bench.options.rest());
     let time = bench.options.size.idle;
-    figures.set("idle_percent_of_core", percent_of_core(subject, time)?);
+    look(subject, time, figures)?;
     figures.set("idle_seconds", time.as_secs_f64());
     figures.set("idle_subscriptions", count as f64);
     Ok(())
 }
 
-/// User and system time of the server while nobody asks it anything.
-fn percent_of_core(subject: &Subject, time: Duration) -> Result<f64, String> {
-    let before = subject.cpu_exactly()?;
+/// User and system time of the server while nobody asks it anything, and how often it wakes although it is not asked.
+fn look(subject: &Subject, time: Duration, figures: &mut Figures) -> Result<(), String> {
+    let (before, sleeps) = (subject.cpu_exactly()?, subject.sleeps()?);
     std::thread::sleep(time);
     check_interrupted()?;
     let used = subject.cpu_exactly()?.saturating_sub(before);
-    Ok(used.as_secs_f64() * 100.0 / time.as_secs_f64())
+    let woken = subject.sleeps()?.saturating_sub(sleeps);
+    let seconds = time.as_secs_f64();
+    figures.set("idle_percent_of_core", used.as_secs_f64() * 100.0 / seconds);
+    figures.set("idle_wakes_each_second", woken as f64 / seconds);
+    Ok(())
 }

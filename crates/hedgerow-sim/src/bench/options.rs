@@ -45,11 +45,11 @@ const USUAL: Size = Size {
 };
 /// `--quick`: in less than two.
 const QUICK: Size = Size {
-    time: Duration::from_millis(600),
+    time: Duration::from_millis(500),
     rounds: 2,
-    pending: 50_000,
-    held: 50_000,
-    dead: 50_000,
+    pending: 40_000,
+    held: 40_000,
+    dead: 40_000,
     explain: 100_000,
     deletes: 200_000,
     idle_subscriptions: 1_000,

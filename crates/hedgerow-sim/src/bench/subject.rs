@@ -269,6 +269,24 @@ impl Subject {
         Ok(Duration::from_nanos(nanos.sum()))
     }
 
+    /// How often its threads have gone to sleep, and so how often they woke.
+    pub fn sleeps(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/task", self.server.id());
+        let threads = fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
+        let counts = threads.flatten().filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("status")).ok()?;
+            let mut lines = text.lines();
+            let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            count.trim().parse::<u64>().ok()
+        });
+        Ok(counts.sum())
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.server.id()
+    }
+
     /// Bytes of memory that it has, now or at most so far.
     pub fn memory_bytes(&self, at_most: bool) -> Result<u64, String> {
         let name = if at_most { "VmHWM:" } else { "VmRSS:" };
