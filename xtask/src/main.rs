@@ -12,6 +12,7 @@ mod bench;
 mod cases;
 mod check;
 mod clients;
+mod counts;
 mod crash;
 mod mutants;
 mod setup;
@@ -35,7 +36,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -89,6 +90,12 @@ const COMMANDS: [Command; 10] = [
         options: "[--quick | --full] [--check] [--compare FILE] ...",
         about: "measures the server beside bare HTTP and a bare log",
         run: bench::run,
+    },
+    Command {
+        name: "counts",
+        options: "[--write]",
+        about: "allocations and instructions of the hot path, beside the file of them",
+        run: counts::run,
     },
     Command {
         name: "tidy",

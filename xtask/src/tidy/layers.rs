@@ -19,7 +19,7 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 10] = [
+const LAYERS: [Layer; 11] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
@@ -83,6 +83,12 @@ const LAYERS: [Layer; 10] = [
         name: "hedgerow-sim",
         level: None,
         purpose: "the proofs: crashes, power cuts, the ledger",
+        may_use: &[],
+    },
+    Layer {
+        name: "hedgerow-micro",
+        level: None,
+        purpose: "the hot path in steps: micro benchmarks, and counts that noise does not change",
         may_use: &[],
     },
     Layer {
