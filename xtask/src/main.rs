@@ -15,6 +15,7 @@ mod clients;
 mod counts;
 mod crash;
 mod mutants;
+mod profile;
 mod setup;
 mod shell;
 mod test;
@@ -36,7 +37,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 11] = [
+const COMMANDS: [Command; 12] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -96,6 +97,12 @@ const COMMANDS: [Command; 11] = [
         options: "[--write]",
         about: "allocations and instructions of the hot path, beside the file of them",
         run: counts::run,
+    },
+    Command {
+        name: "profile",
+        options: "[--load NAME] [--seconds N] [--svg FILE]",
+        about: "a flame graph of the server under a load; needs perf",
+        run: profile::run,
     },
     Command {
         name: "tidy",

@@ -19,6 +19,7 @@ mod dead;
 mod events;
 mod explain;
 mod files;
+mod flame;
 mod goals;
 mod held;
 mod idle;
@@ -29,6 +30,7 @@ mod next_due;
 mod noise;
 mod options;
 mod pending;
+mod profile;
 mod raw_log;
 mod receiver;
 mod statistics;
@@ -50,6 +52,7 @@ use self::compare::Earlier;
 use self::load::IS_INTERRUPTED;
 use self::noise::Moment;
 use self::options::Options;
+pub use self::profile::run as profile;
 use self::raw_log::RawLog;
 use self::receiver::{Endpoint, Receiver};
 use self::subject::Subject;
@@ -65,21 +68,7 @@ const NOISY_PART: usize = 4;
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = Options::read(arguments)?;
     end_on_interrupt()?;
-    fs::create_dir_all(&options.directory)
-        .map_err(|error| format!("{}: {error}", options.directory.display()))?;
-    let directory = tempfile::Builder::new()
-        .prefix("bench-")
-        .tempdir_in(&options.directory)
-        .map_err(|error| format!("no temporary directory: {error}"))?;
-    let mut bench = Bench {
-        receiver: Receiver::start(1 + MANY)?,
-        options,
-        directory,
-        subject: None,
-        raw_log: None,
-        subjects: 0,
-        round: BTreeMap::new(),
-    };
+    let mut bench = Bench::start(options)?;
     // Before anything is measured: a file that cannot be read is better known now.
     let compare = bench.options.compare.as_deref();
     let earlier = compare.map(Earlier::read).transpose()?;
@@ -148,6 +137,25 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// Starts the receiver, and makes the directory that goes at the end.
+    fn start(options: Options) -> Result<Self, String> {
+        fs::create_dir_all(&options.directory)
+            .map_err(|error| format!("{}: {error}", options.directory.display()))?;
+        let directory = tempfile::Builder::new()
+            .prefix("bench-")
+            .tempdir_in(&options.directory)
+            .map_err(|error| format!("no temporary directory: {error}"))?;
+        Ok(Self {
+            receiver: Receiver::start(1 + MANY)?,
+            options,
+            directory,
+            subject: None,
+            raw_log: None,
+            subjects: 0,
+            round: BTreeMap::new(),
+        })
+    }
+
     /// All cases, round by round. One that fails keeps none of the others from being measured.
     fn measure(&mut self, table: &mut Table) -> Result<(), String> {
         let mut failures = Vec::new();
