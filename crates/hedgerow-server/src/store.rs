@@ -14,6 +14,7 @@ use hedgerow_store::view::table::lsm::LsmTable;
 
 pub use hedgerow_store::StoreError;
 pub use hedgerow_store::log::check::{CheckReport, IndexCheck, Place, SegmentCheck, ViewCheck};
+pub use hedgerow_store::log::lost::Loss;
 pub use hedgerow_store::recover::RecoveryReport;
 pub use hedgerow_store::stat::{SegmentStat, StatReport, SubscriptionStat, TopicStat};
 
@@ -45,12 +46,13 @@ const REPLAY_BYTES: usize = 8 * 1024 * 1024;
 /// the directory. The view that is there, if any, is replaced when the new one is whole.
 ///
 /// # Errors
-/// If there is no store or a server uses it, and whatever keeps the view from being built; the one that was there is then
+/// If there is no store or a server uses it, if the log has lost its end and not `accept_loss`, and whatever keeps the view from being built; the one that was there is then
 /// as it was.
 pub fn recover(
     data: &Path,
     key_file: Option<&Path>,
     terminal_records_max: u64,
+    accept_loss: bool,
 ) -> Result<RecoveryReport, StoreError> {
     let disk: Arc<dyn Disk> = Arc::new(open(data)?);
     // Refuses a directory without a store; a server that uses it is noticed when the log is opened.
@@ -62,6 +64,7 @@ pub fn recover(
         secrets,
         terminal_records_max,
         replay_bytes: REPLAY_BYTES,
+        accept_loss,
     };
     let make_table = || {
         remove_directory(&data.join(NEW_VIEW))?;
@@ -76,7 +79,7 @@ pub fn recover(
         disk.sync_dir("").map_err(io_error("sync", data))?;
         remove_directory(&data.join(OLD_VIEW))
     };
-    hedgerow_store::recover::recover(recovery, make_table, put_in_place)
+    hedgerow_store::recover::recover(recovery, &|| table(data), make_table, put_in_place)
 }
 
 fn rename(disk: &dyn Disk, from: &str, to: &str) -> Result<(), StoreError> {

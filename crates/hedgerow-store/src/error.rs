@@ -6,6 +6,8 @@ use std::io;
 
 use hedgerow_core::position::{Mark, Position};
 
+use crate::log::lost::Loss;
+
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -130,8 +132,7 @@ pub enum StoreError {
     /// The view is ahead of the log: one of the two is of another time.
     #[error(
         "the view stands at {stamp} and the log ends at {end}: view/ is newer than log/; bring back the log/ that \
-         belongs to it, restore the whole data directory from one backup, or run `hedgerow recover`, which builds the \
-         view of this log"
+         belongs to it, or restore the whole data directory from one backup; `hedgerow recover` says what is lost"
     )]
     ViewAhead {
         /// Where the view stands.
@@ -139,6 +140,13 @@ pub enum StoreError {
         /// Where the log ends.
         end: Mark,
     },
+    /// Events that were acknowledged are missing at the end of the log, and the view is to be built without them. A person
+    /// must decide.
+    #[error(
+        "{0}; bring back the log/ that belongs to it, or restore the whole data directory from one backup; `hedgerow recover \
+         --accept-loss` gives up what is lost and goes on with what is there"
+    )]
+    Lost(Box<Loss>),
     /// The log has forgotten what the view has not seen: one of the two is of another time.
     #[error(
         "the view stands at {stamp} and the log begins behind {oldest}: view/ is older than log/ or missing; run \

@@ -12,6 +12,7 @@
 //! | `scan` | reads the groups of a file in order |
 //! | [`check`] | verifies a store that nobody uses |
 //! | `inspect` | looks at a log that nobody uses |
+//! | [`lost`] | what a log has lost at its end, as what lies beside it says |
 //! | `queue` | what waits to be written |
 //! | `writer` | builds, writes and syncs groups |
 //! | `pool` | makes and recycles segments |
@@ -35,6 +36,7 @@ mod group;
 mod index;
 pub(crate) mod inspect;
 pub(crate) mod kept;
+pub mod lost;
 mod pool;
 mod queue;
 mod read;
@@ -181,8 +183,18 @@ impl Log {
         options: LogOptions,
         clock: Clock,
     ) -> Result<RecoveredLog, StoreError> {
-        options.check();
         let lock = take_lock(&*disk)?;
+        Self::open_locked(disk, options, clock, lock)
+    }
+
+    /// The same for one who has the lock.
+    pub(crate) fn open_locked(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        clock: Clock,
+        lock: DiskLock,
+    ) -> Result<RecoveredLog, StoreError> {
+        options.check();
         let found = recover::open(&disk, &options)?;
         let next_seqs = recover::next_seqs(&found.segments);
         let fence = Arc::new(Fence::new(Arc::clone(&disk), found.store_id, found.epoch));
@@ -508,7 +520,7 @@ impl Log {
 }
 
 /// Makes the directory this process's own.
-fn take_lock(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
+pub(crate) fn take_lock(disk: &dyn Disk) -> Result<DiskLock, StoreError> {
     disk.lock(LOCK).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => StoreError::Locked {
             directory: disk.name(),

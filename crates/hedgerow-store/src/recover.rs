@@ -7,11 +7,11 @@ use hedgerow_core::time::Timestamp;
 
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::log::{Log, LogOptions};
+use crate::log::lost::{self, Loss};
+use crate::log::{self, Log, LogOptions};
 use crate::secrets::Secrets;
-use crate::view::CATALOG_DIRECTORY;
-use crate::view::table::Table;
-use crate::view::{View, ViewOptions};
+use crate::view::table::{OpenTable, Table};
+use crate::view::{View, ViewOptions, checkpoint};
 
 /// What a view is built from, and where to.
 pub struct Recovery {
@@ -25,6 +25,8 @@ pub struct Recovery {
     pub terminal_records_max: u64,
     /// Bytes of log that are folded at a time.
     pub replay_bytes: usize,
+    /// Whether it is built although the log has lost its end.
+    pub accept_loss: bool,
 }
 
 /// What a view that was built again has.
@@ -42,15 +44,18 @@ pub struct RecoveryReport {
     pub pending: u64,
     /// Of them, those of events in kept files.
     pub pending_kept: u64,
+    /// What the log has lost, which was accepted.
+    pub loss: Option<Loss>,
 }
 
-/// Builds the view of a store that nobody uses, in an empty table. `make_table` and `put_in_place` are called while the
-/// directory is this process's own.
+/// Builds the view of a store that nobody uses, in an empty table. `open_table` opens the table of the view that is there.
+/// It, `make_table` and `put_in_place` are called while the directory is this process's own.
 ///
 /// # Errors
-/// As opening the log; [`StoreError::Unrecoverable`] if the log was forgotten up to a place of which no baseline is left.
+/// As opening the log; [`StoreError::Lost`] if the log has lost its end and that was not accepted; [`StoreError::Unrecoverable`] if the log was forgotten up to a place of which no baseline is left.
 pub fn recover(
     recovery: Recovery,
+    open_table: OpenTable<'_>,
     make_table: impl FnOnce() -> Result<Arc<dyn Table>, StoreError>,
     put_in_place: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<RecoveryReport, StoreError> {
@@ -60,23 +65,24 @@ pub fn recover(
         secrets,
         terminal_records_max,
         replay_bytes,
+        accept_loss,
     } = recovery;
+    let lock = log::take_lock(&*disk)?;
+    // Before it is opened: that removes the indexes of lost segments.
+    let loss = accepted(lost::look(&*disk, open_table)?, accept_loss)?;
     // Nothing is written to the log, so nobody asks for the time.
-    let log = Log::open(Arc::clone(&disk), log, Arc::new(|| Timestamp::ZERO))?;
-    let options = ViewOptions {
-        store_id: log.store_id(),
-        terminal_records_max,
-    };
+    let clock = Arc::new(|| Timestamp::ZERO);
+    let log = Log::open_locked(Arc::clone(&disk), log, clock, lock)?;
     // Whatever was declared was in the log first.
-    let has_catalog = !disk
-        .list(CATALOG_DIRECTORY)
-        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?
-        .is_empty();
-    if has_catalog && log.end() == Mark::ZERO {
+    if log.end() == Mark::ZERO && !checkpoint::catalog_revisions(&*disk)?.is_empty() {
         return Err(StoreError::damaged(
             "log/: it is empty and catalog/ is not; the log",
         ));
     }
+    let options = ViewOptions {
+        store_id: log.store_id(),
+        terminal_records_max,
+    };
     let baseline = log.baseline()?;
     let mut view = View::rebuild(make_table()?, &*disk, secrets, options, baseline.as_ref())?;
     let mut pending_kept = 0;
@@ -87,9 +93,18 @@ pub fn recover(
     })?;
     view.catch_up(&log, replay_bytes)?;
     view.check_rows()?;
+    let known = view.catalog().revision;
+    let loss = accepted(
+        with_declarations(loss, &*disk, log.end(), known)?,
+        accept_loss,
+    )?;
     let checkpoint = view.begin_checkpoint()?;
     checkpoint.write(&*disk)?;
     view.finish_checkpoint();
+    if loss.is_some() {
+        lost::forget(&*disk, log.end())?;
+        checkpoint::remove_catalogs_after(&*disk, known)?;
+    }
     let subscriptions: Vec<_> = view.catalog().subscriptions().map(|one| one.id).collect();
     let report = RecoveryReport {
         oldest: log.oldest(),
@@ -98,10 +113,40 @@ pub fn recover(
         pending: subscriptions.iter().map(|id| view.counters(*id).1).sum(),
         subscriptions: subscriptions.len(),
         pending_kept,
+        loss,
     };
     // The table must be closed before its directory is moved.
     drop(checkpoint);
     drop(view);
     put_in_place()?;
     Ok(report)
+}
+
+fn accepted(loss: Option<Loss>, accept_loss: bool) -> Result<Option<Loss>, StoreError> {
+    match loss {
+        Some(loss) if !accept_loss => Err(StoreError::Lost(Box::new(loss))),
+        loss => Ok(loss),
+    }
+}
+
+/// Adds the changes that only the catalog's files tell of.
+fn with_declarations(
+    loss: Option<Loss>,
+    disk: &dyn Disk,
+    end: Mark,
+    known: u64,
+) -> Result<Option<Loss>, StoreError> {
+    let saved = checkpoint::catalog_revisions(disk)?.into_iter().max();
+    let Some(saved) = saved.filter(|saved| *saved > known) else {
+        return Ok(loss);
+    };
+    let of_declarations = Loss::of_declarations(end, known, saved);
+    Ok(Some(match loss {
+        None => of_declarations,
+        Some(mut loss) => {
+            loss.declarations = of_declarations.declarations;
+            loss.because.extend(of_declarations.because);
+            loss
+        }
+    }))
 }

@@ -17,7 +17,7 @@
 mod acks;
 pub(crate) mod baseline;
 pub(crate) mod check;
-mod checkpoint;
+pub(crate) mod checkpoint;
 mod layers;
 mod liveness;
 mod look;
@@ -41,7 +41,6 @@ use hedgerow_core::time::Timestamp;
 
 pub use self::acks::chunks_of;
 use self::baseline::Baselines;
-pub(crate) use self::checkpoint::CATALOG_DIRECTORY;
 pub use self::checkpoint::Checkpoint;
 use self::layers::Layers;
 pub use self::look::{BEHIND_IN_FLIGHT, DueDelivery, FIRST_IN_FLIGHT};

@@ -130,7 +130,8 @@ fn check(store: &Store) -> Result<(), Failure> {
             Err(Failure::new(message).with_hint(if is_of_view_alone {
                 "run `hedgerow recover`, which builds the view again"
             } else {
-                "restore the whole data directory from one backup; an index alone may be removed"
+                "restore the whole data directory from one backup; an index alone may be removed, and what is missing at the end \
+                 of the log alone is given up by `hedgerow recover --accept-loss`"
             }))
         }
     }

@@ -142,6 +142,59 @@ fn a_damaged_view_is_built_again() {
     }
 }
 
+/// The newest segment is gone: events that were acknowledged are, and whoever builds the view again is told before (issue 4).
+#[test]
+fn recover_tells_what_the_log_has_lost_issue_4() {
+    let place = Place::new();
+    let data = stopped(&place, 60);
+    let text = printed(&run(&[
+        "store", "check", "--data", &data, "--output", "json",
+    ]));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let segments = report["segments"].as_array().unwrap();
+    let used = segments.iter().rfind(|one| one["groups"] != 0);
+    let newest = used.unwrap();
+    let number = newest["number"].as_u64().unwrap();
+    fs::remove_file(place.path(&format!("data/log/{number:08x}.seg"))).unwrap();
+    // The one behind it, if there is one, was only prepared.
+    let _ = fs::remove_file(place.path(&format!("data/log/{:08x}.seg", number + 1)));
+
+    let output = run(&["store", "check", "--data", &data]);
+    let error = complained(&output, 1);
+    assert!(
+        error.contains("`hedgerow recover --accept-loss`"),
+        "{error}"
+    );
+    for _ in 0..2 {
+        let error = complained(&run(&["recover", "--data", &data]), 1);
+        let lost = format!(
+            "log/{number:08x}.seg is missing: the log ends at {}:",
+            number - 1
+        );
+        // How many are in the newest one depends on how the server grouped them; the view has seen all.
+        let events = match newest["events"].as_u64() {
+            Some(0) => "lost are at least ".to_owned(),
+            Some(count) => format!(", {count} event"),
+            None => panic!("{newest}"),
+        };
+        assert!(
+            error.contains(&lost) && error.contains(&events) && error.contains("--accept-loss"),
+            "{error}"
+        );
+    }
+    let text = printed(&run(&["recover", "--accept-loss", "--data", &data]));
+    assert!(
+        text.starts_with("accepted a loss: log/")
+            && text.contains("built the view again: 1 topics"),
+        "{text}"
+    );
+    let text = printed(&run(&["store", "check", "--data", &data]));
+    assert!(text.ends_with("the store is whole\n"), "{text}");
+    let text = printed(&run(&["recover", "--data", &data]));
+    assert!(text.starts_with("built the view again"), "{text}");
+    drop(Server::serve(&place, ""));
+}
+
 #[test]
 fn where_there_is_no_store_none_is_made() {
     let place = Place::new();

@@ -121,7 +121,7 @@ fn check_newest(report: &mut CheckReport) {
         report.problem(
             missing,
             None,
-            "missing, the index of the one before says that it was there",
+            "missing, the index of the one before says that it was there; `hedgerow recover` says what is lost",
         );
     }
 }

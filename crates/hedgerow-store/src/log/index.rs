@@ -31,8 +31,20 @@ const FORM: Form = Form {
 /// Under this name an index is written before it gets its own.
 const NEW_PATH: &str = "log/new-index";
 
+/// What an index says of its segment, whatever became of that.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// The end of the last group.
+    pub end: Mark,
+    /// The number of the last group.
+    pub last_group: u64,
+    /// The first and the last event of each topic.
+    pub topics: Vec<(TopicId, u64, u64)>,
+}
+
 /// Why an index is refused that is whole.
-pub(crate) const IS_STALE: &str = "it does not fit the segments beside it";
+pub(crate) const IS_STALE: &str = "it does not fit the segments beside it; if there is none behind it, the end of the log was \
+                                   lost, and `hedgerow store check` says so";
 
 /// What reading an index gave.
 #[derive(Debug)]
@@ -201,16 +213,38 @@ fn read_file(disk: &dyn Disk, number: u32) -> io::Result<Vec<u8>> {
     small_file::read(disk, &path, super::SEGMENT_BYTES_MAX.into())
 }
 
-fn decode(bytes: &[u8], store_id: [u8; 16], segment: &Segment) -> Result<Index, &'static str> {
+/// What the index of a segment says; `None` if there is none that is whole. The segment need not be there.
+pub(crate) fn said(disk: &dyn Disk, store_id: [u8; 16], number: u32) -> Option<Said> {
+    let bytes = read_file(disk, number).ok()?;
+    let body = body_of(&bytes, store_id, number).ok()?;
+    let Found::Header(last) = Header::find(&body.last, store_prefix(&store_id), number) else {
+        return None;
+    };
+    let topics = body.topics.iter();
+    Some(Said {
+        end: group::end_of(Mark::new(number, body.last_offset), &last),
+        last_group: last.number,
+        topics: topics
+            .map(|body| (body.topic, body.first_seq, body.last_seq))
+            .collect(),
+    })
+}
+
+fn body_of(bytes: &[u8], store_id: [u8; 16], number: u32) -> Result<Body, &'static str> {
     let body: Body = FORM.decode(bytes).map_err(|fault| match fault {
         Fault::Magic => "it is no index",
         Fault::Crc => "its crc is wrong",
         Fault::Version(_) => "it has another version",
         Fault::Body => "its body cannot be read",
     })?;
-    if body.store_id != store_id || body.segment != segment.number {
+    if body.store_id != store_id || body.segment != number {
         return Err("it belongs to another store or segment");
     }
+    Ok(body)
+}
+
+fn decode(bytes: &[u8], store_id: [u8; 16], segment: &Segment) -> Result<Index, &'static str> {
+    let body = body_of(bytes, store_id, segment.number)?;
     let store = store_prefix(&store_id);
     let (first, first_bytes) = edge(segment, store, 0, &body.first)?;
     let (last, last_bytes) = edge(segment, store, body.last_offset, &body.last)?;

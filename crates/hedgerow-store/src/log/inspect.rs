@@ -47,6 +47,8 @@ pub(crate) struct Inspected {
     pub kept: Vec<KeptFile>,
     /// The end of the log.
     pub end: Mark,
+    /// The number of the group that would come next.
+    pub next_number: u64,
     lock: Option<DiskLock>,
 }
 
@@ -86,6 +88,7 @@ impl Inspected {
             segments,
             kept: kept.files,
             end: tail.end(),
+            next_number: tail.next_number(),
             lock: None,
         })
     }

@@ -117,6 +117,12 @@ impl View {
 }
 
 impl Baseline {
+    /// How far the log had got before it: the number of the last group, and of each topic its last event.
+    pub(crate) fn reached(&self) -> (u64, impl Iterator<Item = (TopicId, u64)>) {
+        let topics = self.topics.iter();
+        (self.group, topics.map(|(id, row)| (*id, row.next_seq - 1)))
+    }
+
     /// About its size on disk.
     fn bytes(&self) -> u64 {
         let open = self.subscriptions.iter().flat_map(|part| &part.open);
@@ -184,8 +190,17 @@ pub(crate) fn read(
 
 /// Removes the baselines of segments that were forgotten. Need not be durable.
 pub(crate) fn remove_before(disk: &dyn Disk, oldest: u32) -> Result<(), StoreError> {
+    remove_where(disk, |segment| segment < oldest)
+}
+
+/// Removes the baselines of segments behind the newest one, which the log has lost: another segment gets the number.
+pub(crate) fn remove_after(disk: &dyn Disk, newest: u32) -> Result<(), StoreError> {
+    remove_where(disk, |segment| segment > newest)
+}
+
+fn remove_where(disk: &dyn Disk, is_surplus: impl Fn(u32) -> bool) -> Result<(), StoreError> {
     for name in list(disk)? {
-        if name.segment < oldest {
+        if is_surplus(name.segment) {
             let path = path_of(name);
             disk.remove(&path).map_err(StoreError::io("remove", path))?;
         }

@@ -1,10 +1,12 @@
 //! Whether what a view left on the disk can be read: every row, and every file of the catalog.
 
+use hedgerow_core::position::{Mark, TopicId};
+
 use super::View;
 use super::checkpoint::{self, CATALOG_DIRECTORY};
 use super::publish_ids::Published;
 use super::rows;
-use super::table::{Row, Space};
+use super::table::{Row, Space, Table};
 use super::terminal::TerminalRecord;
 use crate::disk::Disk;
 use crate::error::StoreError;
@@ -59,6 +61,38 @@ pub(crate) fn rows(view: &View) -> Result<u64, StoreError> {
         }
     }
     Ok(count)
+}
+
+/// How far a log had got when a view was written down.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub store_id: [u8; 16],
+    /// The end of the last group, and its number.
+    pub mark: Mark,
+    pub group: u64,
+    /// The last event of each topic.
+    pub topics: Vec<(TopicId, u64)>,
+}
+
+/// Reads it from the view's table; `None` if nothing was written down yet.
+pub(crate) fn reached(table: &dyn Table) -> Result<Option<Reached>, StoreError> {
+    let Some(stamp) = table.get(Space::State, rows::STAMP_KEY)? else {
+        return Ok(None);
+    };
+    let stamp: rows::StampRow = rows::decode(&stamp)?;
+    let mut topics = Vec::new();
+    for (key, value) in checkpoint::all_rows(table, Space::State)? {
+        if key.first() == Some(&b't') {
+            let row: rows::TopicRow = rows::decode(&value)?;
+            topics.push((TopicId(rows::id_of(&key)?), row.next_seq - 1));
+        }
+    }
+    Ok(Some(Reached {
+        store_id: stamp.store_id,
+        mark: stamp.mark,
+        group: stamp.group,
+        topics,
+    }))
 }
 
 /// The number of the last group that the view has folded.

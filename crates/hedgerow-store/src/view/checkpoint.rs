@@ -336,7 +336,7 @@ impl View {
     }
 }
 
-fn all_rows(table: &dyn Table, space: Space) -> Result<Vec<Row>, StoreError> {
+pub(super) fn all_rows(table: &dyn Table, space: Space) -> Result<Vec<Row>, StoreError> {
     let mut all = Vec::new();
     let mut from = Vec::new();
     loop {
@@ -360,6 +360,25 @@ fn catalog_path(revision: u64) -> String {
 /// The revision that a file name in the directory stands for.
 pub(super) fn revision_of(name: &str) -> Option<u64> {
     name.strip_suffix(CATALOG_ENDING)?.parse().ok()
+}
+
+/// The revisions of the catalog that have a file.
+pub(crate) fn catalog_revisions(disk: &dyn Disk) -> Result<Vec<u64>, StoreError> {
+    let names = disk
+        .list(CATALOG_DIRECTORY)
+        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
+    Ok(names.iter().filter_map(|name| revision_of(name)).collect())
+}
+
+/// Removes the files of later revisions, of changes that the log has lost.
+pub(crate) fn remove_catalogs_after(disk: &dyn Disk, revision: u64) -> Result<(), StoreError> {
+    for later in catalog_revisions(disk)? {
+        if later > revision {
+            let path = catalog_path(later);
+            disk.remove(&path).map_err(StoreError::io("remove", path))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), StoreError> {

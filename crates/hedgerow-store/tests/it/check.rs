@@ -4,19 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hedgerow_core::position::{Mark, TopicId};
-use hedgerow_core::spec::TopicSpec;
-use hedgerow_core::time::Timestamp;
-use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::disk::faulty::FaultyDisk;
 use hedgerow_store::log::check::{CheckReport, IndexCheck, check};
 use hedgerow_store::log::{Log, RecoveredLog};
-use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::{MemoryTable, Space, Table};
 use hedgerow_store::view::{View, ViewOptions};
 use hedgerow_store::{Store, StoreError};
 
-use crate::support::{NothingNeeded, packed, secrets, small, ticking};
+use crate::support::{NothingNeeded, packed, secrets, small, ticking, topic_created};
 
 const TOPIC: TopicId = TopicId(1);
 
@@ -44,19 +40,7 @@ impl Place {
     fn publish(&mut self, events: usize) {
         let log = recover(&self.disk).start_synchronous(&HashMap::new());
         if self.starts.is_empty() {
-            let change = Change::TopicCreated {
-                id: TOPIC,
-                name: "orders".parse().unwrap(),
-                spec: TopicSpec::default(),
-                keys: TopicKeys {
-                    key1: "one".to_owned(),
-                    key2: "two".to_owned(),
-                },
-                created: Timestamp::ZERO,
-            };
-            let json = change.to_sealed_json(&secrets()).unwrap().into();
-            log.journal(Record::Catalog(CatalogChange { revision: 1, json }))
-                .unwrap();
+            log.journal(topic_created(TOPIC, 1)).unwrap();
         }
         for _ in 0..events {
             log.append(TOPIC, packed("x", 5_000)).unwrap();

@@ -542,9 +542,10 @@ impl Grid {
             secrets: secrets(),
             terminal_records_max: TERMINAL_RECORDS_MAX,
             replay_bytes: 30_000,
+            accept_loss: false,
         };
         let made = Arc::clone(&table);
-        recover(recovery, || Ok(made as _), || Ok(())).unwrap();
+        recover(recovery, &|| Ok(None), || Ok(made as _), || Ok(())).unwrap();
         let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
         let view = open_view(&self.disk, &table, recovered.store_id());
         assert_eq!(view.mark(), recovered.end());

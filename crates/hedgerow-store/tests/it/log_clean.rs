@@ -150,9 +150,11 @@ fn without_a_baseline_a_view_is_not_built() {
         secrets: secrets(),
         terminal_records_max: 10,
         replay_bytes: 30_000,
+        accept_loss: false,
     };
     let error = recover(
         recovery,
+        &|| Ok(None),
         || Ok(Arc::<MemoryTable>::default() as _),
         || Ok(()),
     )
@@ -303,9 +305,10 @@ fn a_lost_log_is_not_taken_for_an_empty_one() {
             secrets: secrets(),
             terminal_records_max: 10,
             replay_bytes: 30_000,
+            accept_loss: false,
         };
         let table = || Ok(Arc::<MemoryTable>::default() as _);
-        let error = recover(recovery, table, || Ok(())).unwrap_err();
+        let error = recover(recovery, &|| Ok(None), table, || Ok(())).unwrap_err();
         assert!(
             matches!(error, StoreError::Damaged { .. }),
             "{has_manifest}: {error}"

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::spec::TopicSpec;
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::catalog::{Change, TopicKeys};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::log::{Clock, Log, LogOptions};
-use hedgerow_store::record::{PackedEvents, Record, Settled, SettledHow};
+use hedgerow_store::record::{CatalogChange, PackedEvents, Record, Settled, SettledHow};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::{Liveness, Needed, StoreError};
 
@@ -105,4 +107,20 @@ impl Liveness for NothingNeeded {
     fn needed(&self, _: TopicId, _: RangeInclusive<u64>) -> Needed {
         Needed::default()
     }
+}
+
+/// The change of the catalog with this revision, which declares a topic.
+pub fn topic_created(id: TopicId, revision: u64) -> Record {
+    let change = Change::TopicCreated {
+        id,
+        name: format!("orders-{}", id.0).parse().unwrap(),
+        spec: TopicSpec::default(),
+        keys: TopicKeys {
+            key1: "one".to_owned(),
+            key2: "two".to_owned(),
+        },
+        created: Timestamp::ZERO,
+    };
+    let json = change.to_sealed_json(&secrets()).unwrap().into();
+    Record::Catalog(CatalogChange { revision, json })
 }

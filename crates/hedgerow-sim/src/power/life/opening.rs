@@ -84,10 +84,11 @@ impl Life {
             secrets,
             terminal_records_max: u64::MAX,
             replay_bytes: 1 << 20,
+            accept_loss: false,
         };
         self.table = Arc::default();
         let table = Arc::clone(&self.table);
-        match recover::recover(recovery, || Ok(table as _), || Ok(())) {
+        match recover::recover(recovery, &|| Ok(None), || Ok(table as _), || Ok(())) {
             Ok(_) => {
                 self.tally.rebuilt += 1;
                 self.is_view_lost = false;
