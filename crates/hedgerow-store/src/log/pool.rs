@@ -6,7 +6,7 @@
 //! for them.
 //!
 //! One free file is kept back beside the next segment, so that there is room to settle on a full disk; it is given up when
-//! `bytes_max` leaves no room for it.
+//! `bytes_max` leaves no room for it. The others are removed when the disk has no more left than its reserve.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,6 +22,8 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StoreError;
 use crate::failpoint;
 
+/// Free files that are kept on a full disk, so that there is a next segment for records.
+const SPARE_FILES: usize = 1;
 /// How much is zeroed by one write.
 const ZEROING_STEP_BYTES: usize = 1024 * 1024;
 
@@ -148,6 +150,27 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Removes free files from the newest on until `bytes` are given back, but for the one that is kept for records. Says
+    /// whether any was removed.
+    pub(crate) fn give_back(&self, bytes: u64) -> Result<bool, StoreError> {
+        let mut inner = lock(&self.inner);
+        let wanted = bytes.div_ceil(self.segment_bytes.into());
+        let surplus = inner.free.len().saturating_sub(SPARE_FILES) as u64;
+        let count = wanted.min(surplus);
+        if count == 0 {
+            return Ok(false);
+        }
+        // The names may be those of files of another owner.
+        self.fence.check()?;
+        for _ in 0..count {
+            if let Some(last) = inner.free.pop_back() {
+                let removed = self.disk.remove(&last.path);
+                removed.map_err(StoreError::io("remove", last.path))?;
+            }
+        }
+        Ok(true)
     }
 
     /// Whether so many free files fit `room` bytes, beside the next segment and the rest of the active one.

@@ -79,8 +79,9 @@ impl Shared {
         Ok(())
     }
 
-    /// How full the log is.
+    /// How full the log is, and whether the disk has room now: others use it too, and nobody may be publishing.
     pub(crate) fn usage(&self) -> Usage {
+        let is_disk_full = self.check_space().is_some();
         let used_bytes = self.used_bytes();
         let watermark_bytes = self.options.watermark_bytes();
         let queued_bytes = self.queue.bytes();
@@ -89,8 +90,7 @@ impl Shared {
         Usage {
             used_bytes,
             watermark_bytes,
-            is_full: self.would_take(request_bytes, queued_bytes) > watermark_bytes
-                || self.missing_bytes.load(Ordering::Relaxed) > 0,
+            is_full: self.would_take(request_bytes, queued_bytes) > watermark_bytes || is_disk_full,
             queued_bytes,
             record_room_bytes: records_end.saturating_sub(used_bytes + 2 * queued_bytes),
             recycled_segments: self.pool.recycled(),
@@ -200,13 +200,31 @@ impl Shared {
         self.options.segment_bytes.into()
     }
 
-    /// Looks whether the disk has room; says so if not.
+    /// What free files may take that are made in advance: nothing on a disk that would have less left than its reserve then.
+    pub(super) fn room_for_advance(&self) -> u64 {
+        let with_file = self.options.disk_reserve_bytes + self.segment_bytes();
+        if self.disk.free_space().unwrap_or(0) < with_file {
+            0
+        } else {
+            self.room_for_files()
+        }
+    }
+
+    /// Looks whether the disk has room; says so if not. Before that free files are removed: only segments can use them, and
+    /// the reserve is for the view, kept files and dead letters too.
     pub(super) fn check_space(&self) -> Option<Fullness> {
         let mut reserve_bytes = self.options.disk_reserve_bytes;
         if self.spare_missing.load(Ordering::Relaxed) {
             reserve_bytes += 2 * self.segment_bytes();
         }
-        let free_bytes = self.disk.free_space().unwrap_or(0);
+        let mut free_bytes = self.disk.free_space().unwrap_or(0);
+        if free_bytes < reserve_bytes && !self.is_closed() {
+            match self.pool.give_back(reserve_bytes - free_bytes) {
+                Ok(true) => free_bytes = self.disk.free_space().unwrap_or(0),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "free files stay on a full disk"),
+            }
+        }
         let missing = reserve_bytes.saturating_sub(free_bytes);
         self.missing_bytes.store(missing, Ordering::Relaxed);
         (missing > 0).then_some(Fullness::Disk {

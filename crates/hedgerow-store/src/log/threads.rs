@@ -81,7 +81,7 @@ fn commit_groups(shared: &Shared, mut writer: Writer, wishes: &mpsc::SyncSender<
 fn tend_segments(shared: &Shared, wished: &mpsc::Receiver<Wish>) {
     if let Err(error) = shared
         .pool
-        .fill(shared.options.zeroed_segments, || shared.room_for_files())
+        .fill(shared.options.zeroed_segments, || shared.room_for_advance())
     {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         tracing::warn!(cause, "{error}");

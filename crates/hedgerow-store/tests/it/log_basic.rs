@@ -536,6 +536,74 @@ fn a_full_disk_that_stays_full_resumes_when_segments_are_freed() {
     log.commit_queued().unwrap().unwrap();
 }
 
+/// Free files are kept for segments alone, the reserve is for everything: they are given back before a publisher is refused,
+/// but for the one that records need (issue 4).
+#[test]
+fn free_files_are_given_back_before_a_publisher_is_refused_issue_4() {
+    const SEGMENT_BYTES: u64 = 64 * 1024;
+    let disk = FaultyDisk::new(1);
+    let options = LogOptions {
+        disk_reserve_bytes: 2 * SEGMENT_BYTES,
+        ..small()
+    };
+    disk.set_capacity(64 * SEGMENT_BYTES);
+    let recovered = Log::open(disk.mount(), options, ticking(0)).unwrap();
+    let log = recovered.start_synchronous(&HashMap::new());
+    let publish = |count| {
+        for _ in 0..count {
+            log.append(TOPIC, packed("a", 5_000)).unwrap();
+            log.commit_queued().unwrap();
+        }
+    };
+    publish(60);
+    let end = *log.durable().borrow();
+    log.checkpoint(end, &NothingNeeded).unwrap();
+    let free_files = || {
+        let names = disk.mount().list("log").unwrap();
+        names
+            .iter()
+            .filter(|name| name.starts_with("free-"))
+            .count() as u64
+    };
+    let free = free_files();
+    assert!(free >= 4, "{free}");
+    // Somebody else fills the disk: a segment is missing in the reserve, and free files take more than that.
+    let used = 64 * SEGMENT_BYTES - disk.mount().free_space().unwrap();
+    disk.set_capacity(used + SEGMENT_BYTES);
+    assert!(!log.usage().is_full);
+    assert_eq!(free_files(), free - 1, "no more than is missing");
+    log.append(TOPIC, packed("a", 5_000)).unwrap();
+    // When nothing is left to be given back publishers are refused, and settling has its file.
+    disk.set_capacity(used - (free - 1) * SEGMENT_BYTES);
+    assert!(log.usage().is_full);
+    let refused = log.append(TOPIC, packed("a", 5_000)).unwrap_err();
+    assert!(
+        matches!(refused, StoreError::Full(Fullness::Disk { .. })),
+        "{refused}"
+    );
+    assert_eq!(free_files(), 1);
+}
+
+/// Whoever asks is told how it is now, although nobody publishes (issue 4).
+#[test]
+fn the_usage_knows_of_a_full_disk_while_nobody_publishes_issue_4() {
+    let disk = FaultyDisk::new(1);
+    let options = LogOptions {
+        disk_reserve_bytes: 64 * 1024,
+        ..small()
+    };
+    disk.set_capacity(20 * 64 * 1024);
+    let recovered = Log::open(disk.mount(), options, ticking(0)).unwrap();
+    let log = recovered.start_synchronous(&HashMap::new());
+    log.append(TOPIC, packed("a", 5_000)).unwrap();
+    log.commit_queued().unwrap();
+    assert!(!log.usage().is_full);
+    disk.set_capacity(1);
+    assert!(log.usage().is_full);
+    disk.set_capacity(20 * 64 * 1024);
+    assert!(!log.usage().is_full);
+}
+
 #[test]
 fn old_events_are_found_through_the_index() {
     let disk = FaultyDisk::new(1);
