@@ -9,7 +9,13 @@ use std::fmt;
 pub struct Failure {
     message: String,
     hint: Option<String>,
+    status: u8,
 }
+
+/// The exit status of a command that could not do its part.
+const FAILED: u8 = 1;
+/// The exit status of a command that declared what it was to declare, while an endpoint has not consented yet.
+const NOT_IN_FORCE: u8 = 3;
 
 impl Failure {
     /// What could not be done, and why.
@@ -17,7 +23,21 @@ impl Failure {
         Self {
             message: message.into(),
             hint: None,
+            status: FAILED,
         }
+    }
+
+    /// What was declared, and is not in force before an endpoint consents: it may still be, and a script has to know.
+    pub fn not_in_force(message: impl Into<String>) -> Self {
+        Self {
+            status: NOT_IN_FORCE,
+            ..Self::new(message)
+        }
+    }
+
+    /// The command's exit status.
+    pub const fn status(&self) -> u8 {
+        self.status
     }
 
     /// What could not be done, followed by everything that caused it.
@@ -37,7 +57,10 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
+        if self.status != NOT_IN_FORCE {
+            f.write_str("error: ")?;
+        }
+        f.write_str(&self.message)?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),
@@ -90,6 +113,13 @@ mod tests {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             Some(&self.1)
         }
+    }
+
+    #[test]
+    fn what_is_not_in_force_yet_is_no_error_and_has_a_status_of_its_own() {
+        let failure = Failure::not_in_force("it is not in force yet");
+        assert_eq!((failure.status(), Failure::new("").status()), (3, 1));
+        assert_eq!(failure.to_string(), "it is not in force yet");
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             output::error_line(&failure.to_string());
-            ExitCode::FAILURE
+            ExitCode::from(failure.status())
         }
     }
 }

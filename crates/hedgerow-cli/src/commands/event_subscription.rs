@@ -33,7 +33,8 @@ pub struct EventSubscriptionCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Makes a subscription; one of the same name is declared anew and keeps its id.
+    /// Makes a subscription; one of the same name is declared anew and keeps its id. Exits with 3 if it is declared, and not in
+    /// force because its endpoint has not consented yet.
     Create {
         #[command(flatten)]
         place: Place,
@@ -43,7 +44,7 @@ enum Action {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Changes what is given and keeps the rest.
+    /// Changes what is given and keeps the rest. Exits with 3 if the change is declared, and waits for the endpoint's consent.
     Update {
         #[command(flatten)]
         place: Place,
@@ -416,11 +417,9 @@ async fn declare(
         output::printable(endpoint)
     );
     output::done(&sentence, &reply.body, format);
-    if let Some(advice) = advice(&reply.body) {
-        output::error_line(&advice);
-    }
     super::show_warnings(&reply.body);
-    Ok(())
+    // Last, where it is seen: nothing is delivered yet.
+    advice(&reply.body).map_or(Ok(()), |advice| Err(Failure::not_in_force(advice)))
 }
 
 #[cfg(test)]

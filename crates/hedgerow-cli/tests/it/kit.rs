@@ -115,6 +115,13 @@ impl Server {
         Self::start(command, &ready_file)
     }
 
+    /// Starts `serve`, which asks endpoints whether they want events, and waits until it takes some.
+    pub fn serve_asking(place: &Place, more: &str) -> Self {
+        let (config, ready_file) = (place.config(more), place.text("ready.json"));
+        let command = hedgerow(&["serve", "--config", &config, "--ready-file", &ready_file]);
+        Self::start(command, &place.path("ready.json"))
+    }
+
     /// Starts a command and waits for its ready file.
     pub fn start(mut command: Command, ready_file: &Path) -> Self {
         let mut child = command

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Place, Server, complained, endpoint_with, json, printed, run, until};
+use crate::kit::{
+    HeldEndpoint, Place, Server, complained, endpoint_with, json, printed, run, until,
+};
 
 #[test]
 fn subscriptions_take_the_names_that_vendors_users_know() {
@@ -279,6 +281,42 @@ fn batches_are_refused_by_name() {
     }
     let list = ["event-subscription", "list", "--resource-id", "orders"];
     assert_eq!(json(&server, &list), json!([]));
+}
+
+/// ED-158: what is declared and waits for an endpoint's consent is told in the last line, and by a status of its own: a script
+/// that goes on as if events were delivered is told (issue 4).
+#[test]
+fn a_script_is_told_that_an_endpoint_has_not_consented_issue_4() {
+    let place = Place::new();
+    let server = Server::serve_asking(&place, "[validation]\nanswer_wait = \"100ms\"");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let declare = |verb: &str, name: &str, endpoint: &str| {
+        let command = ["event-subscription", verb, "--source-resource-id", "orders"];
+        server.run(&[&command[..], &["--name", name, "--endpoint", endpoint]].concat())
+    };
+    let last_line = |output: &std::process::Output| {
+        let told = complained(output, 3);
+        told.lines().last().unwrap().to_owned()
+    };
+    let silent = declare("create", "silent", &endpoint_with(200));
+    assert!(
+        String::from_utf8_lossy(&silent.stdout).starts_with("event subscription silent created"),
+        "it is declared"
+    );
+    let told = last_line(&silent);
+    assert!(
+        told.starts_with("the event subscription is not in force: ") && told.contains("open it"),
+        "{told}"
+    );
+    // The next line of a script has to know of it too, whatever is declared.
+    let held = HeldEndpoint::start();
+    let told = last_line(&declare("create", "slow", &held.url()));
+    assert!(told.contains("is not in force yet"), "{told}");
+    let told = last_line(&declare("update", "silent", &endpoint_with(200)));
+    assert!(told.contains("not in force"), "{told}");
+    // One that refuses is a failure as before.
+    let refused = complained(&declare("create", "refusing", &endpoint_with(404)), 1);
+    assert!(refused.starts_with("error: "), "{refused}");
 }
 
 /// ED-312: an endpoint is tried, each step is told, and nothing is declared.
