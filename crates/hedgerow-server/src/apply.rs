@@ -52,6 +52,8 @@ pub enum ApplyError {
         done: Vec<Applied>,
         /// What was not, or did not come into force.
         failed: Vec<Fault>,
+        /// What of the one and the other will surprise.
+        warnings: Vec<Fault>,
     },
     /// The server ended, or is not there yet.
     Unavailable(String),
@@ -171,6 +173,8 @@ pub struct Begun {
     pub done: Vec<Applied>,
     /// What was not.
     pub failed: Vec<Fault>,
+    /// What of that would surprise.
+    pub warnings: Vec<Fault>,
     /// Subscriptions whose endpoints are being asked; all of them are among those that were declared.
     pub asked: Vec<Asked>,
 }
@@ -226,12 +230,21 @@ pub async fn apply(
 ) -> Result<Vec<Applied>, ApplyError> {
     let mut begun = begin(app, grant, declarations).await?;
     begun.wait(app).await;
-    let Begun { done, failed, .. } = begun;
+    let Begun {
+        done,
+        failed,
+        warnings,
+        ..
+    } = begun;
     if failed.is_empty() {
-        Ok(done)
-    } else {
-        Err(ApplyError::Incomplete { done, failed })
+        return Ok(done);
     }
+    let of_done = done.iter().flat_map(|applied| applied.warnings.clone());
+    Err(ApplyError::Incomplete {
+        warnings: of_done.chain(warnings).collect(),
+        done,
+        failed,
+    })
 }
 
 /// Declares what `declarations` say, with what a grant allows, and waits for no endpoint.
@@ -240,33 +253,45 @@ pub async fn begin(app: &App, grant: &Grant, declarations: &Value) -> Result<Beg
     let mut begun = Begun {
         done: Vec::new(),
         failed: Vec::new(),
+        warnings: Vec::new(),
         asked: Vec::new(),
     };
     // One that fails keeps none of the others from being declared.
-    for topic in plan.topics {
+    for mut topic in plan.topics {
         let path = topic.path.clone();
+        let warnings = located(&path, std::mem::take(&mut topic.warnings));
         let applied = topic.declare(app).await;
-        begun.note(path, applied.map(|applied| (applied, None)));
+        begun.note(path, warnings, applied.map(|applied| (applied, None)));
     }
-    for subscription in plan.subscriptions {
+    for mut subscription in plan.subscriptions {
         let path = subscription.path.clone();
+        let warnings = located(&path, subscription.take_warnings(app));
         let applied = subscription.declare(app).await;
-        begun.note(path, applied);
+        begun.note(path, warnings, applied);
     }
     Ok(begun)
 }
 
 impl Begun {
-    fn note(&mut self, path: String, applied: Result<(Applied, Option<Asked>), ApiError>) {
+    fn note(
+        &mut self,
+        path: String,
+        warnings: Vec<Fault>,
+        applied: Result<(Applied, Option<Asked>), ApiError>,
+    ) {
         match applied {
-            Ok((applied, asked)) => {
+            Ok((mut applied, asked)) => {
+                applied.warnings = warnings;
                 self.done.push(applied);
                 self.asked.extend(asked);
             }
-            Err(error) => self.failed.push(Fault {
-                path,
-                message: error.message().to_owned(),
-            }),
+            Err(error) => {
+                self.warnings.extend(warnings);
+                self.failed.push(Fault {
+                    path,
+                    message: error.message().to_owned(),
+                });
+            }
         }
     }
 
@@ -300,7 +325,9 @@ impl Begun {
     fn answered(&mut self, asked: Asked, ended: Result<&Subscription, &CommandError>) {
         let is_it = |applied: &Applied| applied.what == asked.what;
         if let Answered::Failed(message) = Answered::of(ended) {
-            self.done.retain(|applied| !is_it(applied));
+            if let Some(at) = self.done.iter().position(is_it) {
+                self.warnings.extend(self.done.remove(at).warnings);
+            }
             let path = asked.path;
             self.failed.push(Fault { path, message });
         } else if let Some(applied) = self.done.iter_mut().find(|applied| is_it(applied)) {
@@ -348,27 +375,30 @@ impl PlannedTopic {
             what,
             change,
             provisioning: None,
-            warnings: located(&self.path, self.warnings),
+            warnings: Vec::new(),
         })
     }
 }
 
 impl PlannedSubscription {
+    /// What of it will surprise, among the events of the topic that there is now.
+    fn take_warnings(&mut self, app: &App) -> Vec<Warning> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let Ok(engine) = app.engine() else {
+            return warnings;
+        };
+        let topics = engine.topics();
+        if let Some(topic) = topics.get(&self.topic.to_ascii_lowercase()) {
+            let input = topic.spec.input_schema;
+            warnings.extend(self.spec.filter.key_warnings(input, "filter"));
+        }
+        warnings
+    }
+
     async fn declare(self, app: &App) -> Result<(Applied, Option<Asked>), ApiError> {
         let name = self.name.to_string();
         let what = format!("event subscription {}/{name}", self.topic);
         let engine = app.engine()?;
-        let topic = engine
-            .topics()
-            .get(&self.topic.to_ascii_lowercase())
-            .cloned();
-        let keys = topic.map(|topic| {
-            let input = topic.spec.input_schema;
-            self.spec.filter.key_warnings(input, "filter")
-        });
-        let mut warnings = self.warnings;
-        warnings.extend(keys.unwrap_or_default());
-        let warnings = located(&self.path, warnings);
         let declaration = SubscriptionDeclaration {
             topic: self.topic,
             name: self.name,
@@ -394,7 +424,7 @@ impl PlannedSubscription {
             what,
             change,
             provisioning,
-            warnings,
+            warnings: Vec::new(),
         };
         Ok((applied, asked))
     }

@@ -17,7 +17,8 @@ use crate::output::{self, Format};
 /// nothing is deleted.
 ///
 /// Waits for the endpoints of new subscriptions, as long as the server's `validation.answer_wait` says (35 s) for all of them
-/// together, and prints a line for each topic and subscription. Those that take longer are asked on.
+/// together, and prints a line for each topic and subscription. Those that take longer are asked on. Exits with 3 if all of it
+/// is declared, and something is not in force because an endpoint has not consented yet.
 #[derive(Debug, Args)]
 pub struct ApplyCommand {
     /// TOML with `[[topics]]` and `[[eventSubscriptions]]`, whose members are those of the API; several are taken as one.
@@ -49,12 +50,16 @@ impl ApplyCommand {
         for done in details.iter().filter(|detail| detail["target"].is_null()) {
             output::line(&output::printable(&text(done, "message")));
         }
-        let faults = details.iter().filter(|detail| detail["target"].is_string());
-        let faults = faults.map(|detail| Fault {
-            path: text(detail, "target"),
-            message: text(detail, "message"),
+        let located = details.iter().filter(|detail| detail["target"].is_string());
+        let located = located.map(|detail| {
+            let (path, message) = (text(detail, "target"), text(detail, "message"));
+            (detail["code"] == "Warning", Fault { path, message })
         });
-        let faults: Vec<Fault> = faults.collect();
+        let (warnings, faults): (Vec<_>, Vec<_>) = located.partition(|(is_warning, _)| *is_warning);
+        for (_, warning) in &warnings {
+            warn(&files, warning);
+        }
+        let faults: Vec<Fault> = faults.into_iter().map(|(_, fault)| fault).collect();
         Err(match status {
             StatusCode::CONFLICT => incomplete(&files, &faults),
             _ => wrong(&files, &faults),
@@ -90,9 +95,14 @@ pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Aske
         Err(ApplyError::Unavailable(message)) => {
             return Err(Failure::new(format!("nothing was declared: {message}")));
         }
-        Err(ApplyError::Incomplete { done, failed }) => Begun {
+        Err(ApplyError::Incomplete {
             done,
             failed,
+            warnings,
+        }) => Begun {
+            done,
+            failed,
+            warnings,
             asked: Vec::new(),
         },
     };
@@ -103,6 +113,9 @@ pub async fn begin_with(files: &GridFiles, applier: &Applier) -> Result<Vec<Aske
         for warning in &applied.warnings {
             warn(files, warning);
         }
+    }
+    for warning in &begun.warnings {
+        warn(files, warning);
     }
     for fault in &begun.failed {
         let line = output::printable(&files.locate(fault));
@@ -151,11 +164,12 @@ fn located(files: &GridFiles, faults: &[Fault]) -> String {
 }
 
 fn show(body: &Value, files: &GridFiles, format: Format) -> Result<(), Failure> {
+    let applied = super::value(body)?;
     if format == Format::Json {
         output::json(body);
-        return Ok(());
+        return all_in_force(applied);
     }
-    for applied in super::value(body)? {
+    for applied in applied {
         let text = |name: &str| applied[name].as_str().unwrap_or_default();
         let more = still_to_come(text("provisioningState"));
         let line = format!("{} {}{more}", text("what"), text("change"));
@@ -167,7 +181,21 @@ fn show(body: &Value, files: &GridFiles, format: Format) -> Result<(), Failure> 
             warn(files, &Fault { path, message });
         }
     }
-    Ok(())
+    all_in_force(applied)
+}
+
+fn all_in_force(applied: &[Value]) -> Result<(), Failure> {
+    let waiting = applied.iter().filter(|applied| {
+        let state = applied["provisioningState"].as_str();
+        !still_to_come(state.unwrap_or_default()).is_empty()
+    });
+    match waiting.count() {
+        0 => Ok(()),
+        count => Err(Failure::not_in_force(format!(
+            "{count} of {} are not in force before an endpoint consents",
+            applied.len()
+        ))),
+    }
 }
 
 /// Tells what was declared and will surprise.

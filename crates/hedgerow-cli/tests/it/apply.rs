@@ -104,6 +104,39 @@ fn a_server_starts_with_what_files_say() {
     assert_eq!(subscription["retryPolicy"]["maxDeliveryAttempts"], 3);
 }
 
+/// What will surprise is told although an endpoint does not consent, and what waits for one has a status of its own (issue 4).
+#[test]
+fn warnings_and_what_is_not_in_force_are_both_told_issue_4() {
+    let place = Place::new();
+    let server = Server::serve_asking(&place, "");
+    let apply = |file: &str, endpoint: &str| {
+        let mut command = hedgerow(&["apply", file]);
+        command.args(["--server", server.endpoint(), "--token", server.token()]);
+        command.env("HOOK", endpoint).output().unwrap()
+    };
+    let file = write(&place, "grid.toml", "", 3);
+    let filter =
+        "filter.advancedFilters = [{ operatorType = \"IsNotNull\", key = \"evntType\" }]\n";
+    let text = std::fs::read_to_string(&file).unwrap() + filter;
+    std::fs::write(&file, text).unwrap();
+    let told = complained(&apply(&file, &endpoint_with(404)), 1);
+    let warning = "warning: ";
+    assert!(
+        told.starts_with(warning)
+            && told.contains("grid.toml:10: eventSubscriptions[0].filter.advancedFilters[0].key: ")
+            && told.contains("error: not everything is in force:\n")
+            && told.contains("grid.toml:4: eventSubscriptions[0]: endpoint validation"),
+        "{told}"
+    );
+    assert_eq!(told.matches(warning).count(), 1, "{told}");
+    let told = complained(&apply(&file, &endpoint_with(200)), 3);
+    assert!(
+        told.starts_with(warning)
+            && told.ends_with("1 of 2 are not in force before an endpoint consents\n"),
+        "{told}"
+    );
+}
+
 #[test]
 fn a_server_does_not_start_with_a_wrong_file() {
     let place = Place::new();

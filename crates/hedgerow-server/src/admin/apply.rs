@@ -26,7 +26,11 @@ pub async fn post(
     match apply::apply(&app, &grant, &declarations).await {
         Ok(applied) => Ok(Json(json!({ "value": shown(&applied) }))),
         Err(ApplyError::Invalid(faults)) => Err(ApiError::faults(&faults)),
-        Err(ApplyError::Incomplete { done, failed }) => Err(ApiError::incomplete(&done, &failed)),
+        Err(ApplyError::Incomplete {
+            done,
+            failed,
+            warnings,
+        }) => Err(ApiError::incomplete(&done, &failed, &warnings)),
         Err(ApplyError::Unavailable(message)) => Err(ApiError::unavailable(message)),
     }
 }

@@ -80,11 +80,14 @@ impl ApiError {
     }
 
     /// 409: declarations that were right, of which only some could be made.
-    pub fn incomplete(done: &[Applied], failed: &[Fault]) -> Self {
+    pub fn incomplete(done: &[Applied], failed: &[Fault], warnings: &[Fault]) -> Self {
+        let warning = |fault: &Fault| json!({ "code": "Warning", "target": fault.path, "message": fault.message });
         let failed_one = |fault: &Fault| json!({ "code": "NotApplied", "target": fault.path, "message": fault.message });
         let made = |applied: &Applied| json!({ "code": "Applied", "message": applied.told() });
         let (count, all) = (failed.len(), failed.len() + done.len());
-        let details = failed.iter().map(failed_one).chain(done.iter().map(made));
+        let details = failed.iter().map(failed_one);
+        let details = details.chain(warnings.iter().map(warning));
+        let details = details.chain(done.iter().map(made));
         Self {
             details: details.collect(),
             ..Self::new(

@@ -361,6 +361,47 @@ async fn what_will_surprise_is_told() {
     server.stop_and_wait().await;
 }
 
+/// What will surprise is told too when an endpoint does not consent, its own subscription's and the others' (issue 4).
+#[tokio::test]
+async fn what_will_surprise_is_told_beside_what_is_not_in_force_issue_4() {
+    let server = TestServer::start_with(|config| {
+        config.validation_answer_wait = Duration::from_secs(60);
+        config.engine.validation.retry_delay = Duration::ZERO;
+    })
+    .await;
+    let receiver = Receiver::start().await;
+    let dead = named("dead", "http://127.0.0.1:1/hook");
+    let mut wanted = with_subscriptions(&[dead, named("billing", &receiver.url())]);
+    for (at, key) in [(0, "sbject"), (1, "evntType")] {
+        let filter = json!({ "operatorType": "StringIn", "key": key, "values": ["x"] });
+        wanted["eventSubscriptions"][at]["filter"] = json!({ "advancedFilters": [filter] });
+    }
+    let answer = apply(&server, &wanted).await;
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    let details = answer.json()["error"]["details"].clone();
+    let found = |code: &str| -> Vec<(String, String)> {
+        let details = details.as_array().unwrap().iter();
+        let details = details.filter(|detail| detail["code"] == code);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        details
+            .map(|detail| (text(&detail["target"]), text(&detail["message"])))
+            .collect()
+    };
+    let failed = found("NotApplied");
+    assert_eq!(failed.len(), 1, "{details}");
+    assert_eq!(failed[0].0, "eventSubscriptions[0]");
+    let mut warnings = found("Warning");
+    warnings.sort();
+    let places: Vec<_> = warnings.iter().map(|(place, _)| place.as_str()).collect();
+    let expected = [
+        "eventSubscriptions[0].filter.advancedFilters[0].key",
+        "eventSubscriptions[1].filter.advancedFilters[0].key",
+    ];
+    assert_eq!(places, expected, "{details}");
+    assert!(warnings[1].1.contains("did you mean \"eventType\"?"));
+    server.stop_and_wait().await;
+}
+
 /// One fault of a declaration hides none of its others.
 #[tokio::test]
 async fn every_fault_of_a_declaration_is_told() {
