@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::response::Parts;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
@@ -102,6 +103,14 @@ impl std::str::FromStr for ServerUrl {
     }
 }
 
+/// What a server answered, whatever it says.
+struct Answer {
+    status: StatusCode,
+    /// The id of the event that was published, where only the server can know it.
+    event_id: Option<String>,
+    body: Value,
+}
+
 impl Reply {
     fn success(status: StatusCode, body: Value) -> Result<Self, Failure> {
         if status.is_success() {
@@ -151,8 +160,8 @@ impl Client {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let body = body.map(Value::to_string).unwrap_or_default();
-        let (status, body) = self.send(request, body.into()).await?;
-        Reply::of_admin(status, body)
+        let answer = self.send(request, body.into()).await?;
+        Reply::of_admin(answer.status, answer.body)
     }
 
     /// Asks the admin API, and gives the answer whatever it says.
@@ -164,7 +173,8 @@ impl Client {
     ) -> Result<(StatusCode, Value), Failure> {
         let request = self.admin_request(method, path)?;
         let request = request.header(CONTENT_TYPE, "application/json");
-        self.send(request, body.to_string().into()).await
+        let answer = self.send(request, body.to_string().into()).await?;
+        Ok((answer.status, answer.body))
     }
 
     /// Asks the admin API for something that may not be there.
@@ -173,23 +183,24 @@ impl Client {
         method: Method,
         path: &str,
     ) -> Result<Option<Value>, Failure> {
-        let (status, body) = self
+        let answer = self
             .send(self.admin_request(method, path)?, Bytes::new())
             .await?;
-        match status {
+        match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Reply::of_admin(status, body).map(|reply| Some(reply.body)),
+            status => Reply::of_admin(status, answer.body).map(|reply| Some(reply.body)),
         }
     }
 
-    /// Publishes the text of an array of events, with a key of the topic or else with the token.
+    /// Publishes the text of an array of events, with a key of the topic or else with the token. Gives the event's id if the server
+    /// says it.
     pub async fn publish(
         &self,
         topic: &str,
         key: Option<&str>,
         content_type: &str,
         events: String,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Option<String>, Failure> {
         let request = Request::builder()
             .method(Method::POST)
             .uri(format!("{}/{topic}/api/events", self.server.path))
@@ -205,8 +216,9 @@ impl Client {
                 ));
             }
         };
-        let (status, body) = self.send(request, events.into()).await?;
-        Reply::success(status, body)
+        let answer = self.send(request, events.into()).await?;
+        Reply::success(answer.status, answer.body)?;
+        Ok(answer.event_id)
     }
 
     fn admin_request(&self, method: Method, path: &str) -> Result<http::request::Builder, Failure> {
@@ -224,11 +236,7 @@ impl Client {
     }
 
     /// Sends a request and reads the whole answer, whatever it says.
-    async fn send(
-        &self,
-        request: http::request::Builder,
-        body: Bytes,
-    ) -> Result<(StatusCode, Value), Failure> {
+    async fn send(&self, request: http::request::Builder, body: Bytes) -> Result<Answer, Failure> {
         let request = request
             .header(HOST, &self.server.authority)
             .body(Full::new(body))
@@ -248,28 +256,38 @@ impl Client {
         let answered = async {
             if !self.server.has_tls {
                 let (stream, first) = FirstByte::of(stream);
-                return exchange(stream, request).await.map_err(|reason| {
+                let exchanged = exchange(stream, request).await.map_err(|reason| {
                     if first.is_of_tls() {
                         self.speaks_tls()
                     } else {
                         lost(reason)
                     }
                 });
+                return match exchanged {
+                    Ok((head, body)) if is_for_tls(head.status, &body) => Err(self.speaks_tls()),
+                    exchanged => exchanged,
+                };
             }
             let ca_file = self.ca_file.as_deref();
             let stream = tls::shake_hands(stream, &self.server.host, ca_file).await?;
             exchange(stream, request).await.map_err(lost)
         };
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, answered).await;
-        let (status, bytes) = answered
+        let (head, bytes) = answered
             .map_err(|_| lost(format!("nothing came in {} s", ANSWER_TIMEOUT.as_secs())))??;
         let body = match serde_json::from_slice(&bytes) {
             Ok(body) => body,
             // An error page of something in between is shown by its status alone.
-            Err(_) if bytes.is_empty() || !status.is_success() => Value::Null,
+            Err(_) if bytes.is_empty() || !head.status.is_success() => Value::Null,
             Err(error) => return Err(lost(format!("the answer is no JSON: {error}"))),
         };
-        Ok((status, body))
+        let event_id = head.headers.get("hedgerow-event-id");
+        let event_id = event_id.and_then(|id| id.to_str().ok());
+        Ok(Answer {
+            status: head.status,
+            event_id: event_id.map(str::to_owned),
+            body,
+        })
     }
 
     /// Whatever is asked without TLS is nothing to a server that speaks it: nothing was done.
@@ -296,10 +314,16 @@ impl Client {
     }
 }
 
+/// Whether a server says that it is to be spoken to over TLS: another program's says so with an alert.
+fn is_for_tls(status: StatusCode, body: &[u8]) -> bool {
+    let says = b"this port speaks TLS";
+    status == StatusCode::BAD_REQUEST && body.windows(says.len()).any(|part| part == says)
+}
+
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-) -> Result<(StatusCode, Bytes), String> {
+) -> Result<(Parts, Bytes), String> {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| in_full(&error))?;
@@ -309,12 +333,10 @@ async fn exchange(
             .send_request(request)
             .await
             .map_err(|error| in_full(&error))?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
-            .collect()
-            .await;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| in_full(error.as_ref()))?;
-        Ok((status, body.to_bytes()))
+        Ok((head, body.to_bytes()))
     }
     .await;
     connection.abort();

@@ -89,7 +89,7 @@ impl PublishCommand {
             Some(_) => self.server.anonymous_client(),
             None => self.server.client()?,
         };
-        let id = self.id.unwrap_or_else(chance::uuid);
+        let mut id = self.id.unwrap_or_else(chance::uuid);
         let now = SystemClock::new(Timestamp::ZERO).now().timestamp;
         let time = &now.to_string();
         let (content_type, events) = match self.schema {
@@ -123,7 +123,7 @@ impl PublishCommand {
             Schema::CustomEventSchema => ("application/json", Ok(format!("[{}]", self.data))),
         };
         let events = events.expect("texts and JSON are valid JSON");
-        client
+        let id_found = client
             .publish(
                 self.topic.as_str(),
                 self.key.as_deref(),
@@ -132,9 +132,12 @@ impl PublishCommand {
             )
             .await?;
         if self.schema == Schema::CustomEventSchema {
-            // Its id is the topic's to find, or the server's to make.
-            output::done("the event is accepted", &json!({}), self.server.output);
-            return Ok(());
+            // Its id is the topic's to find, or the server's to make, which says it if a header can.
+            let Some(found) = id_found else {
+                output::done("the event is accepted", &json!({}), self.server.output);
+                return Ok(());
+            };
+            id = found;
         }
         let sentence = format!("event {} is accepted", output::printable(&id));
         output::done(&sentence, &json!({ "id": id }), self.server.output);

@@ -26,7 +26,7 @@ pub struct AddressGuard {
 
 /// A refusal of ours to connect. It is not the receiver's fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("address {address} is denied by the rule \"{rule}\"{}", rule.advice())]
+#[error("{}", told(*address, *rule))]
 pub struct Denied {
     /// What we would have connected to.
     pub address: IpAddr,
@@ -41,7 +41,7 @@ pub enum UrlDenied {
     #[error(transparent)]
     Address(#[from] Denied),
     /// Plain http, and no network is allow-listed that it could be sent to (ED-120).
-    #[error("plain http is denied by the rule \"{}\"; use https", Rule::PlainHttp)]
+    #[error("http is not allowed by the rule \"{}\"; {}", Rule::PlainHttp, Rule::PlainHttp.advice())]
     PlainHttp,
     /// Not a URL that anything can be sent to.
     #[error(transparent)]
@@ -332,15 +332,26 @@ impl Rule {
         }
     }
 
-    /// What to do about it, to be put after the reason.
+    /// What to do about it; empty if there is nothing.
     const fn advice(self) -> &'static str {
         match self {
             Self::Metadata => "",
             Self::PlainHttp => {
-                "; use https (plain http goes to loopback and private addresses that delivery.allow_networks lists)"
+                "use https (http goes to loopback and private addresses that delivery.allow_networks lists, and nowhere else)"
             }
-            _ => "; list its network in delivery.allow_networks if deliveries may go there",
+            _ => "list its network in delivery.allow_networks if deliveries may go there",
         }
+    }
+}
+
+/// What was refused, and what to do. With plain http it is not the address that is wrong.
+fn told(address: IpAddr, rule: Rule) -> String {
+    match (rule, rule.advice()) {
+        (Rule::PlainHttp, advice) => {
+            format!("http is not allowed to {address} by the rule \"{rule}\"; {advice}")
+        }
+        (_, "") => format!("address {address} is denied by the rule \"{rule}\""),
+        (_, advice) => format!("address {address} is denied by the rule \"{rule}\"; {advice}"),
     }
 }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
+use hedgerow_core::spec::InputSchema;
 use hedgerow_delivery::command::PublishTopic;
 use hedgerow_dialect::event_grid::{PublishError, Report};
 use hedgerow_dialect::publish::{self, Published, Request};
 use hedgerow_io::chance;
 use hedgerow_store::record::PackedEvents;
-use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderValue};
+use http::header::{ALLOW, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response};
 use http_body_util::Full;
@@ -48,7 +49,11 @@ pub async fn answer(
     match take(app, topic, request, &mut body, &mut known).await {
         Ok(()) => {
             outcome::accepted(&known, began.elapsed(), request_id);
-            Response::new(Full::default())
+            let mut response = Response::new(Full::default());
+            if let Some(id) = known.event_id {
+                response.headers_mut().insert(EVENT_ID, id);
+            }
+            response
         }
         Err(refusal) => {
             outcome::refused(app, &known, &refusal, request_id);
@@ -90,6 +95,10 @@ fn refuse(
     refusal.into_response(&report)
 }
 
+/// The id of a single custom event: it was found by the topic's mapping, or made here, and its publisher has no other way to know
+/// what to ask for.
+const EVENT_ID: HeaderName = HeaderName::from_static("hedgerow-event-id");
+
 /// What is known of a request so far, whatever becomes of it.
 #[derive(Default)]
 pub(super) struct Known {
@@ -97,6 +106,8 @@ pub(super) struct Known {
     pub(super) topic: Option<Arc<PublishTopic>>,
     /// How many events it has, once they are read.
     pub(super) events: u32,
+    /// What [`EVENT_ID`] says.
+    event_id: Option<HeaderValue>,
 }
 
 /// Stores the events of a request.
@@ -147,11 +158,12 @@ async fn take(
             BodyError::TooLarge => PublishError::body_too_large(announced).into(),
             other => Refusal::from(other),
         })?;
-        let (packed, long_extension) = decode(bytes, request, topic).await?;
-        if let Some(name) = long_extension {
+        let packed = decode(bytes, request, topic).await?;
+        if let Some(name) = packed.long_extension {
             app.note_long_extension(topic, &name);
         }
-        packed
+        known.event_id = packed.event_id;
+        packed.events
     };
     known.events = packed.count();
     if packed.count() > 0 {
@@ -163,8 +175,15 @@ async fn take(
     Ok(())
 }
 
-/// Events as they are stored, and a name of an extension that is longer than it should be.
-type Packed = (PackedEvents, Option<String>);
+/// The events of a request.
+struct Packed {
+    /// As they are stored.
+    events: PackedEvents,
+    /// A name of an extension that is longer than it should be.
+    long_extension: Option<String>,
+    /// What [`EVENT_ID`] says.
+    event_id: Option<HeaderValue>,
+}
 
 /// Reads events out of a body, into the form in which they are stored.
 async fn decode(
@@ -192,7 +211,17 @@ fn pack(body: &[u8], headers: &HeaderMap, topic: &PublishTopic) -> Result<Packed
         long_extension,
         ..
     } = publish::decode(body, &request, &mut chance::uuid)?;
-    Ok((PackedEvents::pack(&events), long_extension))
+    let is_custom = topic.spec.input_schema == InputSchema::CustomEventSchema;
+    let event_id = match &*events {
+        // An id that no header can hold was the publisher's own.
+        [event] if is_custom => HeaderValue::from_str(&event.id).ok(),
+        _ => None,
+    };
+    Ok(Packed {
+        events: PackedEvents::pack(&events),
+        long_extension,
+        event_id,
+    })
 }
 
 /// ED-009.

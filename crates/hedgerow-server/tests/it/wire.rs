@@ -85,7 +85,12 @@ async fn plain_http_is_refused_where_it_is_not_allowed() {
     .await;
     open.topic("orders").await;
     let message = refusal(&open, "http://8.8.8.8/").await;
-    assert!(message.contains("the rule \"plain-http\""), "{message}");
+    // It is http that is wrong, not the address: so nobody opens that (issue 4).
+    assert!(
+        message.contains("http is not allowed to 8.8.8.8 by the rule \"plain-http\"; use https"),
+        "{message}"
+    );
+    assert!(!message.contains("denied"), "{message}");
     for host in ["169.254.169.254", "2852039166", "[::ffff:a9fe:a9fe]"] {
         let message = refusal(&open, &format!("https://{host}/")).await;
         assert!(message.contains("the rule \"metadata\""), "{message}");
