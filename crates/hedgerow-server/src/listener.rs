@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -22,7 +22,7 @@ use crate::connections::{Answered, Connection, Connections, LET_GO_TIME};
 use crate::service::{AnswerBody, Requests};
 use crate::state::SharedApp;
 use crate::tls::Tls;
-use crate::unreadable::Answering;
+use crate::unreadable::{self, Answering};
 
 /// How long is waited when no connection can be accepted: descriptors have run out, and some will come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -142,23 +142,30 @@ impl Served {
         let Some(acceptor) = acceptor else {
             return self.requests_of(stream).await;
         };
+        let app = self.requests.app();
         let accepted = tokio::select! {
-            accepted = handshake(&self.connection, stream, &acceptor, self.options) => accepted,
+            accepted = handshake(&self.connection, stream, &acceptor, self.options, app) => accepted,
             () = self.connection.let_go() => None,
             () = until(&mut self.closing) => None,
         };
-        if let Some(stream) = accepted {
-            self.requests_of(stream).await;
+        match accepted {
+            Some(Shaken::Encrypted(stream)) => self.requests_of(*stream).await,
+            Some(Shaken::Refused(stream)) => self.linger(stream).await,
+            None => {}
         }
     }
 
     async fn requests_of(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
         if self.answer_requests(&mut stream).await {
-            tokio::select! {
-                () = linger(stream) => {},
-                () = until(&mut self.closing) => {},
-                () = self.connection.let_go() => {},
-            }
+            self.linger(stream).await;
+        }
+    }
+
+    async fn linger(mut self, stream: impl AsyncRead + Unpin) {
+        tokio::select! {
+            () = linger(stream) => {},
+            () = until(&mut self.closing) => {},
+            () = self.connection.let_go() => {},
         }
     }
 
@@ -241,19 +248,32 @@ async fn answer(
     answer.map(|body| Answered::new(body, Some(begun)))
 }
 
+/// What a handshake came to.
+enum Shaken {
+    Encrypted(Box<TlsStream<TcpStream>>),
+    /// The client sent a request in the clear, and was told.
+    Refused(TcpStream),
+}
+
 /// `None` if there is no TLS to be had with this client, or not in time.
 async fn handshake(
     connection: &Connection,
     stream: TcpStream,
     acceptor: &TlsAcceptor,
     options: ListenerOptions,
-) -> Option<TlsStream<TcpStream>> {
+    app: &SharedApp,
+) -> Option<Shaken> {
     let accepted = tokio::time::timeout(options.handshake_timeout, async {
         let _place = connection.begin_handshake().await;
-        acceptor.accept(stream).await
+        // Before TLS has it: that answers what is none of it with an alert, which no HTTP client can read.
+        if is_plain(&stream).await? {
+            return refuse_plain(stream, app).await.map(Shaken::Refused);
+        }
+        let encrypted = acceptor.accept(stream).await?;
+        Ok::<_, io::Error>(Shaken::Encrypted(Box::new(encrypted)))
     });
     match accepted.await {
-        Ok(Ok(stream)) => Some(stream),
+        Ok(Ok(shaken)) => Some(shaken),
         Ok(Err(error)) => {
             tracing::debug!(%error, "a handshake failed");
             None
@@ -263,4 +283,17 @@ async fn handshake(
             None
         }
     }
+}
+
+/// Waits for the first byte of a client.
+async fn is_plain(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    let peeked = stream.peek(&mut first).await?;
+    Ok(peeked > 0 && unreadable::is_plain(first[0]))
+}
+
+async fn refuse_plain(mut stream: TcpStream, app: &SharedApp) -> io::Result<TcpStream> {
+    stream.write_all(&unreadable::to_plain(app)).await?;
+    stream.shutdown().await?;
+    Ok(stream)
 }

@@ -17,6 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::service::REQUEST_ID;
 use crate::state::SharedApp;
 
+/// What a record of TLS that begins a handshake begins with.
+const TLS_HANDSHAKE: u8 = 22;
+/// The head of the answer to a request that came to a port of TLS in the clear.
+const REFUSED_HEAD: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
 /// A bare head is no longer than this.
 const BARE_HEAD_BYTES_MAX: usize = 256;
 
@@ -24,6 +28,8 @@ const BARE_HEAD_BYTES_MAX: usize = 256;
 pub struct Answering<S> {
     stream: S,
     app: SharedApp,
+    /// The first byte that came.
+    first: Option<u8>,
     /// What is written in place of a bare head, and how much of it has been.
     answer: Option<(Vec<u8>, usize)>,
 }
@@ -33,6 +39,7 @@ impl<S> Answering<S> {
         Self {
             stream,
             app,
+            first: None,
             answer: None,
         }
     }
@@ -45,7 +52,12 @@ impl<S: AsyncWrite + Unpin> Answering<S> {
             return false;
         };
         let id = chance::uuid();
-        let error = PublishError::new(ErrorCode::BadRequest, why(status));
+        let why = if self.first == Some(TLS_HANDSHAKE) {
+            TO_PLAIN.to_owned()
+        } else {
+            why(status)
+        };
+        let error = PublishError::new(ErrorCode::BadRequest, why);
         tracing::info!(
             request_id = id,
             status = status.as_u16(),
@@ -73,6 +85,36 @@ impl<S: AsyncWrite + Unpin> Answering<S> {
         }
         Poll::Ready(Ok(()))
     }
+}
+
+/// To a client that speaks TLS where there is none. It cannot read it: this is for the log.
+const TO_PLAIN: &str = "The client speaks TLS, and this port speaks HTTP without it: use http:// in its address, or give this server \
+                        a certificate (tls.certificate_file).";
+/// To a client that speaks HTTP where it should be encrypted.
+const TO_TLS: &str =
+    "The request is not encrypted, and this port speaks TLS: use https:// in its address.";
+
+/// Whether what a client sends to a port of TLS is HTTP in the clear: its request begins with a method.
+pub const fn is_plain(first: u8) -> bool {
+    first.is_ascii_uppercase()
+}
+
+/// The whole answer to a request that came to a port of TLS in the clear.
+pub fn to_plain(app: &SharedApp) -> Vec<u8> {
+    let id = chance::uuid();
+    let error = PublishError::new(ErrorCode::BadRequest, TO_TLS);
+    tracing::info!(
+        request_id = id,
+        status = StatusCode::BAD_REQUEST.as_u16(),
+        "a request could not be read: {}",
+        error.message
+    );
+    let report = Report {
+        request_id: &id,
+        number: 0,
+        time: app.time(),
+    };
+    whole(REFUSED_HEAD, &error.to_body(&report), &id)
 }
 
 /// The status of a head that the library wrote by itself: every head of ours has a request id.
@@ -121,7 +163,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Answering<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let at = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if self.first.is_none() {
+            self.first = buffer.filled().get(at).copied();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

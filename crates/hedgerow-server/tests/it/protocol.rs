@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::support::{Answer, TestServer, event};
 
 /// What a connection answers to these bytes until it ends: the head in lines, and the body.
-async fn ask(server: &TestServer, bytes: &[u8]) -> (Vec<String>, Value) {
+pub async fn ask(server: &TestServer, bytes: &[u8]) -> (Vec<String>, Value) {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
@@ -21,7 +21,7 @@ async fn ask(server: &TestServer, bytes: &[u8]) -> (Vec<String>, Value) {
 }
 
 /// The vendor's body, and a request id that stands in it.
-fn check(status: &str, head: &[String], body: &Value) -> String {
+pub fn check(status: &str, head: &[String], body: &Value) -> String {
     assert!(
         head[0].starts_with(&format!("http/1.1 {status} ")),
         "{head:?}"
@@ -39,6 +39,18 @@ fn check(status: &str, head: &[String], body: &Value) -> String {
     assert!(message.contains(&format!("Report '{id}:0:")), "{message}");
     assert_eq!(body["error"]["code"], "BadRequest");
     message.to_owned()
+}
+
+/// A client that speaks TLS to a port without it: the log says so, where it said that a request line cannot be read (issue 4).
+#[tokio::test]
+async fn tls_to_a_port_without_it_is_told_as_such_issue_4() {
+    let server = TestServer::start().await;
+    let mut hello = vec![22, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3];
+    hello.resize(205, 7);
+    let (head, body) = ask(&server, &hello).await;
+    let message = check("400", &head, &body);
+    assert!(message.contains("The client speaks TLS"), "{message}");
+    server.stop_and_wait().await;
 }
 
 /// ED-064, ED-065, ED-067.

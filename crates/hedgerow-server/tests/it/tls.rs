@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::protocol;
 use crate::support::{TestServer, config};
 
 /// An authority of a test's own, and the files of a server whose certificate is from it.
@@ -122,6 +123,30 @@ impl Place {
     }
 }
 
+/// A request in the clear to a port of TLS gets an answer that its client can read, as every refusal is (ED-065, ED-067; issue 4).
+#[tokio::test]
+async fn a_request_in_the_clear_is_told_of_tls_issue_4() {
+    let place = Place::new();
+    place.certify();
+    let data = tempfile::tempdir().unwrap();
+    let server = TestServer::run(place.config(data.path()), ServerOptions::default()).await;
+    // More than is read before the answer: it must not be lost by that.
+    let body = "x".repeat(1 << 20);
+    let request = format!(
+        "POST /orders/api/events HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let (head, body) = protocol::ask(&server, request.as_bytes()).await;
+    let message = protocol::check("400", &head, &body);
+    assert!(
+        message.contains("this port speaks TLS: use https://"),
+        "{message}"
+    );
+    // Who speaks TLS is served.
+    place.get(&server, "/api/v1/topics").await;
+    server.stop_and_wait().await;
+}
+
 #[tokio::test]
 async fn requests_come_over_tls_and_endpoints_say_so() {
     let place = Place::new();
@@ -145,7 +170,8 @@ async fn requests_come_over_tls_and_endpoints_say_so() {
     let name = ServerName::try_from("localhost").unwrap();
     assert!(h2.connect(name, stream).await.is_err());
     let plain = crate::support::send_raw(server.address, b"GET /healthz HTTP/1.1\r\n\r\n").await;
-    assert!(!plain.contains("HTTP/1.1"), "{plain:?}");
+    assert!(plain.starts_with("HTTP/1.1 400 "), "{plain:?}");
+    assert_eq!(plain.matches("HTTP/1.1").count(), 1, "{plain:?}");
     assert_eq!(place.get(&server, "/healthz").await.0, 200);
     server.stop_and_wait().await;
 }
