@@ -1,5 +1,8 @@
-//! How the process is asked to end: the first SIGTERM or SIGINT asks for an orderly stop, the second ends it at once.
+//! How the process is asked to end: the first SIGTERM, SIGINT or SIGHUP asks for an orderly stop, the second ends it at once.
 //! What an orderly stop is, the server decides.
+//!
+//! SIGHUP comes when the terminal is gone. Nothing is reloaded by it: certificates are read again by themselves, and everything
+//! else takes a start. Where it is ignored when the process begins, as under `nohup`, it stays so.
 
 use std::sync::Arc;
 
@@ -98,7 +101,15 @@ const TERMINATE: Signal = Signal {
 };
 
 #[cfg(unix)]
+const HANG_UP: Signal = Signal {
+    name: "SIGHUP",
+    exit_status: 129,
+};
+
+#[cfg(unix)]
 struct Signals {
+    /// `None` where it is ignored.
+    hang_up: Option<tokio::signal::unix::Signal>,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
@@ -107,18 +118,48 @@ struct Signals {
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
+        let hang_up = if ignores_hang_up() {
+            None
+        } else {
+            Some(signal(SignalKind::hangup())?)
+        };
         Ok(Self {
+            hang_up,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
     }
 
     async fn next(&mut self) -> Signal {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(hang_up) => hang_up.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = hang_up => HANG_UP,
             _ = self.interrupt.recv() => INTERRUPT,
             _ = self.terminate.recv() => TERMINATE,
         }
     }
+}
+
+/// Whether whoever started the process had it ignore SIGHUP. Elsewhere than on Linux it cannot be found out without unsafe code,
+/// and is taken to be heard.
+#[cfg(unix)]
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_signals(&status) & 1 != 0
+}
+
+/// The signals that a process ignores, as the kernel tells it: the lowest bit is SIGHUP.
+#[cfg(unix)]
+fn ignored_signals(status: &str) -> u64 {
+    let mut lines = status.lines();
+    let mask = lines.find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(not(unix))]

@@ -60,7 +60,11 @@ fn sigterm_waits_for_running_attempts_and_exits_with_0() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    for (signal, name, status) in [(Signal::TERM, "SIGTERM", 143), (Signal::INT, "SIGINT", 130)] {
+    for (signal, name, status) in [
+        (Signal::TERM, "SIGTERM", 143),
+        (Signal::INT, "SIGINT", 130),
+        (Signal::HUP, "SIGHUP", 129),
+    ] {
         let place = Place::new();
         let (mut server, _endpoint) = serving_an_attempt(&place);
         server.signal(signal);
@@ -73,6 +77,29 @@ fn a_second_signal_ends_at_once() {
         });
         assert_eq!(server.wait().code(), Some(status));
     }
+}
+
+/// A terminal that goes away ended the server at once, in the middle of attempts; under `nohup` it goes on (issue 4).
+#[test]
+fn a_lost_terminal_ends_the_server_in_order_unless_that_is_ignored_issue_4() {
+    let place = Place::new();
+    let (mut server, endpoint) = serving_an_attempt(&place);
+    server.signal(Signal::HUP);
+    server.error_line("the signal", |line| line.starts_with("SIGHUP: stopping"));
+    endpoint.release();
+    assert_eq!(server.wait().code(), Some(0));
+
+    let (config, ready_file) = (place.config(""), place.text("ready.json"));
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    command.arg(env!("CARGO_BIN_EXE_hedgerow"));
+    command.args(["serve", "--config", &config, "--ready-file", &ready_file]);
+    let mut server = Server::start(command, &place.path("ready.json"));
+    server.signal(Signal::HUP);
+    // Signals come in order: this one would be the second.
+    server.signal(Signal::TERM);
+    server.error_line("the signal", |line| line.starts_with("SIGTERM: stopping"));
+    assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]
