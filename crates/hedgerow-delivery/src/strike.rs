@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
+use percent_encoding::percent_decode_str;
 
 use readings::Readings;
 
@@ -181,31 +182,13 @@ fn decoded(text: &str) -> Vec<String> {
     let mut last = vec![text.to_owned()];
     for _ in 0..DECODED_TIMES {
         let once = last.iter().flat_map(|text| {
-            let bytes = unescaped(text);
-            let plain = String::from_utf8_lossy(&bytes).into_owned();
-            let form = String::from_utf8_lossy(&unescaped(&text.replace('+', " "))).into_owned();
-            [plain, form]
+            let read = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+            [read(text), read(&text.replace('+', " "))]
         });
         last = once.filter(|text| !spellings.contains(text)).collect();
         spellings.extend(last.iter().cloned());
     }
     spellings
-}
-
-fn unescaped(text: &str) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16);
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let pair = (*first == b'%').then(|| Some((digit(behind.first())?, digit(behind.get(1))?)));
-        let (byte, after) = match pair.flatten() {
-            Some((high, low)) => (u8::try_from(high << 4 | low).ok(), &behind[2..]),
-            None => (None, behind),
-        };
-        bytes.push(byte.unwrap_or(*first));
-        rest = after;
-    }
-    bytes
 }
 
 /// The secret inside of base64, whatever stands before and behind it there, and in hexadecimal digits.

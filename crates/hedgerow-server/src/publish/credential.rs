@@ -10,6 +10,7 @@ use hedgerow_dialect::sas::{self, Endpoint, SasError, SasRules};
 use hedgerow_store::catalog::TopicKeys;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::request::Parts;
+use percent_encoding::percent_decode_str;
 use subtle::ConstantTimeEq;
 
 use crate::guard::host_of;
@@ -184,29 +185,9 @@ fn decode_key(text: &str) -> Vec<u8> {
     key
 }
 
-/// A text of a query without its percent-encoding; `+` stays one.
+/// A text of a query without its percent-encoding; `+` stays one, and so does what is no escape.
 fn unescaped(text: &str) -> Cow<'_, [u8]> {
-    if !text.contains('%') {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let escaped = (*first == b'%').then(|| hex_pair(behind)).flatten();
-        let (byte, after) = match escaped {
-            Some(byte) => (byte, &behind[2..]),
-            None => (*first, behind),
-        };
-        bytes.push(byte);
-        rest = after;
-    }
-    Cow::Owned(bytes)
-}
-
-fn hex_pair(text: &[u8]) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (high, low) = (digit(*text.first()?)?, digit(*text.get(1)?)?);
-    u8::try_from(high << 4 | low).ok()
+    percent_decode_str(text).into()
 }
 
 #[cfg(test)]
