@@ -21,6 +21,7 @@
 //! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`turns`] | whose turn it is there |
+//! | [`likeness`] | how like a mistyped name is to one that there is |
 //! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
 
@@ -30,6 +31,7 @@ pub mod decimal;
 pub mod event;
 pub mod filter;
 pub mod hold;
+pub mod likeness;
 pub mod limits;
 pub mod name;
 pub mod outcome;

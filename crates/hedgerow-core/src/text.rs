@@ -1,4 +1,4 @@
-//! How much of a text from outside is kept or repeated: a beginning of whole characters; and how like two texts are.
+//! How much of a text from outside is kept or repeated: a beginning of whole characters.
 
 /// The longest beginning of whole characters that has at most so many bytes.
 #[must_use]
@@ -9,23 +9,6 @@ pub fn beginning(text: &str, bytes_max: usize) -> &str {
 /// Cuts a text to that beginning.
 pub fn cut(text: &mut String, bytes_max: usize) {
     text.truncate(beginning_len(text, bytes_max));
-}
-
-/// How many characters have to be put in, taken out or changed to make one of the other (Levenshtein).
-#[must_use]
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, of_a) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, of_b) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(of_a != *of_b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn beginning_len(text: &str, bytes_max: usize) -> usize {

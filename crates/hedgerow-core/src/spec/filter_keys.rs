@@ -6,8 +6,9 @@ use super::operator::Operator;
 use super::topic::InputSchema;
 use super::{SpecError, Warning};
 use crate::filter::Key;
+use crate::likeness::distance;
 use crate::limits;
-use crate::text::{beginning, distance};
+use crate::text::beginning;
 
 /// A name is like another one if no more has to be changed in it, or a third of it.
 const CHANGES_MAX: usize = 2;
