@@ -1,64 +1,22 @@
-//! What an endpoint is asked, and handshakes that are only tried (ED-312): those run beside the loop, answer whoever asked, and
-//! leave nothing behind.
+//! Handshakes that are only tried (ED-312): they run beside the loop, answer whoever asked, and leave nothing behind.
 
 use std::sync::Arc;
 
 use hedgerow_core::position::SubscriptionId;
-use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
 use hedgerow_core::validation::ValidationSettings;
-use hedgerow_dialect::event_grid;
 
 use super::Engine;
 use super::declarations::reply;
+use super::handshakes::Asked;
 use super::validations::new_token;
 use crate::command::{Answer, CommandError};
 use crate::dry_run::{DryRun, DryRunQuery};
-use crate::handshake::{self, Form, HandshakeJob};
-use crate::plan::endpoint;
+use crate::handshake;
 
 /// Of no subscription: ids begin at 1, and nobody can complete a handshake of this one.
 const NONE: SubscriptionId = SubscriptionId(0);
 
-/// What a handshake is made of.
-pub(super) struct Asked<'a> {
-    pub(super) id: SubscriptionId,
-    /// The topic's name.
-    pub(super) topic: &'a str,
-    pub(super) name: &'a str,
-    pub(super) spec: &'a SubscriptionSpec,
-    /// The secret of the URL that completes it.
-    pub(super) token: &'a str,
-    pub(super) settings: Arc<ValidationSettings>,
-}
-
 impl Engine {
-    /// What the endpoint is to be asked; the reason if no request can be made for it.
-    pub(super) fn handshake_job(&self, asked: Asked<'_>) -> Result<HandshakeJob, String> {
-        let Destination::WebHook { endpoint_url, tls } = &asked.spec.destination;
-        let (target, path_and_query) = endpoint(endpoint_url, tls)?;
-        let form = match asked.spec.event_delivery_schema {
-            DeliverySchema::CloudEventSchemaV1_0 => Form::Options {
-                origin: self.settings.webhook_origin.clone(),
-            },
-            DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => Form::Event {
-                topic_path: event_grid::topic_path(asked.topic),
-            },
-        };
-        Ok(HandshakeJob {
-            subscription: asked.id,
-            subscription_name: asked.name.to_owned(),
-            upper_case_name: self.settings.subscription_name_upper_case,
-            target,
-            path_and_query,
-            form,
-            url: format!("{}/validate/{}", self.settings.public_url, asked.token),
-            token: asked.token.to_owned(),
-            settings: asked.settings,
-            client: Arc::clone(&self.context.client),
-            clock: Arc::clone(&self.clock),
-        })
-    }
-
     /// Asks an endpoint once, and answers what it came to.
     pub(super) fn dry_run(&self, query: &DryRunQuery, mut answer: Answer<DryRun>) {
         let DryRunQuery { topic, name, spec } = query;

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use super::declarations::{Answered, reply};
-use super::dry_runs::Asked;
+use super::handshakes::Asked;
 use super::{Engine, Internal, Phase};
 use crate::command::{Answer, CommandError, SubscriptionInfo};
 use crate::handshake::{self, HandshakeReport};

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hedgerow_core::limits;
 use hedgerow_core::likeness::distance;
+use hedgerow_core::limits;
 use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use super::Config;
