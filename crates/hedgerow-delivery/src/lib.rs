@@ -10,7 +10,8 @@
 //! | [`attempt`] | one HTTP request: read the event, encode, send, time out, report |
 //! | [`handshake`] | one handshake with an endpoint: ask, wait, ask again, report |
 //! | [`validation`] | what is asked about handshakes from outside |
-//! | [`runner`] | one subscription's deliveries: waiting, due, in flight, late |
+//! | [`runner`] | one subscription's deliveries: waiting, due, in flight |
+//! | [`late`] | its exchanges that are open after their timeout |
 //! | [`endpoints`] | whose turn it is at each endpoint, and how many attempts it takes at a time |
 //! | [`windows`] | delayed delivery: one state for each endpoint |
 //! | [`letter_write`] | one write of dead letters: read the events, spell, hand over |
@@ -38,6 +39,7 @@ pub mod explain;
 pub mod gauges;
 pub mod grid;
 mod handshake;
+mod late;
 mod letter_write;
 mod letters;
 pub mod metrics;

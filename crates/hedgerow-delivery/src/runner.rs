@@ -27,6 +27,7 @@ use tokio::task::AbortHandle;
 
 use crate::endpoints::Seat;
 use crate::expiries::Expiries;
+use crate::late::LateExchanges;
 use crate::letters::{LETTERS_MAX, Letters};
 use crate::metrics::SubscriptionMetrics;
 use crate::plan::Plan;
@@ -70,10 +71,8 @@ pub(crate) struct Runner {
     /// Deliveries that end without having been attempted, while their events are read. Nothing behind them is attempted for
     /// the first time before they have ended: the cursor passes events in their order.
     unbegun: BTreeSet<u64>,
-    late: HashMap<u64, Late>,
-    /// Late exchanges in the order in which they timed out; those that closed since are among them.
-    late_order: VecDeque<(u64, u16)>,
-    late_open: usize,
+    /// Exchanges that are open after their timeout.
+    pub(crate) late: LateExchanges,
     /// Successes whose record is not durable yet: what a crash would send again.
     pub(crate) unsettled_successes: u64,
     /// Whether it stands in the queue of its endpoint.
@@ -164,31 +163,6 @@ pub(crate) struct Flight {
     pub(crate) abort: AbortHandle,
 }
 
-/// Exchanges of one delivery that are open after their timeout (ED-178).
-struct Late {
-    exchanges: Vec<LateExchange>,
-    /// The row the delivery stands under now.
-    row: Timestamp,
-}
-
-/// An exchange that is open after its timeout.
-pub(crate) struct LateExchange {
-    /// Which attempt it is.
-    pub(crate) attempt: u16,
-    /// Ends it.
-    pub(crate) abort: AbortHandle,
-    /// One of these exists for each open one.
-    pub(crate) _counted: Arc<()>,
-}
-
-/// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
-const LATE_ORDER_SLACK: usize = 64;
-
-fn is_open(late: &HashMap<u64, Late>, seq: u64, attempt: u16) -> bool {
-    late.get(&seq)
-        .is_some_and(|late| late.exchanges.iter().any(|open| open.attempt == attempt))
-}
-
 impl Runner {
     pub(crate) fn new(
         id: SubscriptionId,
@@ -213,9 +187,7 @@ impl Runner {
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
             unbegun: BTreeSet::new(),
-            late: HashMap::new(),
-            late_order: VecDeque::new(),
-            late_open: 0,
+            late: LateExchanges::default(),
             unsettled_successes: 0,
             is_queued: false,
             not_before: Timestamp::ZERO,
@@ -532,16 +504,10 @@ impl Runner {
         self.flights.len()
     }
 
-    pub(crate) fn late_exchanges(&self) -> usize {
-        self.late_open
-    }
-
     /// Notes that an attempt runs.
     pub(crate) fn take_off(&mut self, seq: u64, flight: Flight) {
         self.ending += usize::from(flight.is_paced);
-        if let Some(late) = self.late.get_mut(&seq) {
-            late.row = flight.row.unwrap_or(IN_FLIGHT);
-        }
+        self.late.moved_to(seq, flight.row.unwrap_or(IN_FLIGHT));
         if flight.row.is_none() {
             self.unbegun.insert(seq);
         }
@@ -577,98 +543,17 @@ impl Runner {
         flights
     }
 
-    /// Notes where the delivery stands now in the view, for a late success.
-    pub(crate) fn moved_to(&mut self, seq: u64, row: Timestamp) {
-        if let Some(late) = self.late.get_mut(&seq) {
-            late.row = row;
-        }
-    }
-
-    /// Keeps the exchange of an attempt that timed out open (ED-178). `row` is where the delivery stands now.
-    pub(crate) fn keep_open(&mut self, seq: u64, exchange: LateExchange, row: Timestamp) {
-        self.late_order.push_back((seq, exchange.attempt));
-        self.late_open += 1;
-        let late = self.late.entry(seq).or_insert_with(|| Late {
-            exchanges: Vec::new(),
-            row,
-        });
-        late.row = row;
-        late.exchanges.push(exchange);
-        if self.late_order.len() > 2 * self.late_open + LATE_ORDER_SLACK {
-            let late = &self.late;
-            self.late_order
-                .retain(|(seq, attempt)| is_open(late, *seq, *attempt));
-        }
-    }
-
-    /// A late exchange of the delivery closed without a success, or is to be ended.
-    pub(crate) fn close_late(&mut self, seq: u64, attempt: u16) {
-        let Some(late) = self.late.get_mut(&seq) else {
-            return;
-        };
-        let Some(at) = late
-            .exchanges
-            .iter()
-            .position(|exchange| exchange.attempt == attempt)
-        else {
-            return;
-        };
-        late.exchanges.swap_remove(at).abort.abort();
-        self.late_open -= 1;
-        if late.exchanges.is_empty() {
-            self.late.remove(&seq);
-        }
-    }
-
-    /// Whether this exchange is open after its timeout.
-    pub(crate) fn is_open_late(&self, seq: u64, attempt: u16) -> bool {
-        is_open(&self.late, seq, attempt)
-    }
-
-    /// Ends the exchange that timed out first of those that are open.
-    pub(crate) fn close_oldest_late(&mut self) {
-        while let Some((seq, attempt)) = self.late_order.pop_front() {
-            if self.is_open_late(seq, attempt) {
-                return self.close_late(seq, attempt);
-            }
-        }
-    }
-
     /// A late exchange succeeded: takes the delivery off and returns the row it stands under, `None` if it is final
     /// already. Its other late exchanges are ended.
     pub(crate) fn settle_late(&mut self, seq: u64, attempt: u16) -> Option<Timestamp> {
-        let late = self.late.remove(&seq)?;
-        self.late_open -= late.exchanges.len();
-        let others = late
-            .exchanges
-            .iter()
-            .filter(|exchange| exchange.attempt != attempt);
-        others.for_each(|exchange| exchange.abort.abort());
-        self.due.remove(&(late.row, seq));
-        self.drop_ready(late.row, seq);
+        let row = self.late.take(seq, attempt)?;
+        self.due.remove(&(row, seq));
+        self.drop_ready(row, seq);
         self.drop_expiry(seq);
         if let Some(flight) = self.flights.get_mut(&seq) {
             flight.is_settled = true;
         }
-        Some(late.row)
-    }
-
-    /// The delivery is final: nobody waits for its late exchanges any more.
-    pub(crate) fn end_late(&mut self, seq: u64) {
-        if let Some(late) = self.late.remove(&seq) {
-            self.late_open -= late.exchanges.len();
-            late.exchanges
-                .iter()
-                .for_each(|exchange| exchange.abort.abort());
-        }
-    }
-
-    /// Ends every late exchange.
-    pub(crate) fn end_all_late(&mut self) {
-        self.late_open = 0;
-        self.late_order.clear();
-        let exchanges = self.late.drain().flat_map(|(_, late)| late.exchanges);
-        exchanges.for_each(|exchange| exchange.abort.abort());
+        Some(row)
     }
 
     /// Where a delivery stands that is known here, given the reader's place, and where its row may stand; `None` if it is not,

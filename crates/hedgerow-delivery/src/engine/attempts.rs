@@ -226,7 +226,7 @@ impl Engine {
                 .land_all()
                 .iter()
                 .for_each(|(_, flight)| flight.abort.abort());
-            runner.end_all_late();
+            runner.late.end_all();
         }
     }
 

@@ -98,7 +98,7 @@ impl Engine {
                 runner.put_ready(due, (from, seq), progress);
                 continue;
             }
-            runner.moved_to(seq, due);
+            runner.late.moved_to(seq, due);
             moved.push(MovedDelivery {
                 seq,
                 from,

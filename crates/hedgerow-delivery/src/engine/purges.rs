@@ -246,7 +246,7 @@ impl Engine {
     ) -> Result<(), StoreError> {
         let id = key.subscription;
         if let Some(runner) = self.runners.get_mut(&id) {
-            runner.end_late(key.seq);
+            runner.late.end(key.seq);
             runner.metrics.note_purged(1);
         }
         self.journal_purge(id, 0, vec![(key.seq, row)])
@@ -351,7 +351,7 @@ impl Engine {
                 continue;
             }
             if let Some(runner) = &mut runner {
-                runner.end_late(row.seq);
+                runner.late.end(row.seq);
             }
             dropped.push((row.seq, row.due));
             told.push((row.seq, Some(progress)));

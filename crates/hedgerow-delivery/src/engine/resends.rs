@@ -329,7 +329,7 @@ impl Engine {
         let published = if is_expired { now } else { progress.published };
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.drop_due(from, seq);
-            runner.moved_to(seq, now);
+            runner.late.moved_to(seq, now);
         }
         let progress = Progress {
             published,

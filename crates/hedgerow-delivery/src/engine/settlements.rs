@@ -21,11 +21,12 @@ use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
 use crate::attempt_log::{self, AttemptLine, LineCircumstances};
+use crate::late::LateExchange;
 use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
 use crate::plan::Plan;
 use crate::remember::{Circumstances, remember};
-use crate::runner::{Flight, LateExchange};
+use crate::runner::Flight;
 
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const LATE_ORDER_SLACK: usize = 1024;
@@ -45,7 +46,7 @@ impl Engine {
             ReportKind::LateSuccess(end) => self.late_success(key, end),
             ReportKind::LateClosed { attempt } => {
                 if let Some(runner) = self.runners.get_mut(&key.subscription) {
-                    runner.close_late(key.seq, attempt);
+                    runner.late.close(key.seq, attempt);
                 }
                 Ok(())
             }
@@ -347,7 +348,7 @@ impl Engine {
         self.store.journal(Record::Settled(settled))?;
         if let Some(runner) = self.runners.get_mut(&key.subscription) {
             runner.unsettled_successes += 1;
-            runner.end_late(key.seq);
+            runner.late.end(key.seq);
         }
         Ok(())
     }
@@ -399,7 +400,7 @@ impl Engine {
         };
         self.store.journal(Record::Failed(failed))?;
         if let Some(runner) = self.runners.get_mut(&key.subscription) {
-            runner.moved_to(key.seq, due);
+            runner.late.moved_to(key.seq, due);
         }
         Ok(())
     }
@@ -435,7 +436,7 @@ impl Engine {
         };
         self.store.journal(Record::Dead(dead))?;
         if let Some(runner) = self.runners.get_mut(&subscription) {
-            runner.end_late(seq);
+            runner.late.end(seq);
             if let DeadThen::Dropped(reason) = then {
                 runner.metrics.note_dropped(reason);
             }
@@ -457,9 +458,9 @@ impl Engine {
             abort: flight.abort,
             _counted: Arc::clone(&self.late_count),
         };
-        runner.keep_open(key.seq, exchange, due);
-        if runner.late_exchanges() > self.settings.late_exchanges_per_subscription_max {
-            runner.close_oldest_late();
+        runner.late.keep_open(key.seq, exchange, due);
+        if runner.late.len() > self.settings.late_exchanges_per_subscription_max {
+            runner.late.close_oldest();
         }
         self.late_order.push_back((key, attempt));
         while self.late_open() > self.settings.late_exchanges_max {
@@ -467,7 +468,7 @@ impl Engine {
                 break;
             };
             if let Some(runner) = self.runners.get_mut(&oldest.subscription) {
-                runner.close_late(oldest.seq, attempt);
+                runner.late.close(oldest.seq, attempt);
             }
         }
         // Most of them have closed by themselves since they were noted.
@@ -475,7 +476,7 @@ impl Engine {
             let runners = &self.runners;
             self.late_order.retain(|(key, attempt)| {
                 let runner = runners.get(&key.subscription);
-                runner.is_some_and(|runner| runner.is_open_late(key.seq, *attempt))
+                runner.is_some_and(|runner| runner.late.is_open(key.seq, *attempt))
             });
         }
     }

@@ -209,7 +209,7 @@ impl Engine {
             }
         }
         self.leave_endpoint(&runner.plan.delayed_at, id)?;
-        runner.end_all_late();
+        runner.late.end_all();
         self.letter_writes.note_problem(id, None);
         self.endpoints.leave(&runner.plan.endpoint, id);
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
