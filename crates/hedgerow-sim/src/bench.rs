@@ -141,6 +141,7 @@ impl Bench {
     fn start(options: Options) -> Result<Self, String> {
         fs::create_dir_all(&options.directory)
             .map_err(|error| format!("{}: {error}", options.directory.display()))?;
+        options.check_room()?;
         let directory = tempfile::Builder::new()
             .prefix("bench-")
             .tempdir_in(&options.directory)

@@ -82,6 +82,22 @@ const SMOKE: Size = Size {
 /// Longer than the time between two checkpoints of the view, so that what is owed to it is written.
 const AFTER_CHECKPOINT: Duration = Duration::from_secs(6);
 
+/// What the disk has to hold of each event that waits, with the records about it; of one that nobody waits for; and besides.
+const WAITING_EVENT_BYTES: u64 = 2_560;
+const EVENT_BYTES: u64 = 1_100;
+const BESIDES_BYTES: u64 = 2 << 30;
+/// More is not kept of events that nobody waits for.
+const STORE_BYTES: u64 = 8 << 30;
+
+impl Size {
+    /// What the largest case takes of the disk.
+    fn disk_bytes(&self) -> u64 {
+        let waiting = self.pending.max(self.held).max(self.dead) * WAITING_EVENT_BYTES;
+        let forgotten = (self.explain * EVENT_BYTES).min(STORE_BYTES);
+        waiting.max(forgotten) + BESIDES_BYTES
+    }
+}
+
 /// The options of `bench`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -182,6 +198,22 @@ impl Options {
         }
     }
 
+    /// Fails when the disk has less room than the largest case takes.
+    pub fn check_room(&self) -> Result<(), String> {
+        let failed = |error| format!("{}: {error}", self.directory.display());
+        let room =
+            rustix::fs::statvfs(&self.directory).map_err(|error| failed(error.to_string()))?;
+        let (free, needed) = (room.f_bavail * room.f_frsize, self.size.disk_bytes());
+        if free < needed {
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let (free, needed) = (gib(free), gib(needed));
+            return Err(failed(format!(
+                "{free:.1} GiB are free, and the benchmark takes {needed:.1} of them"
+            )));
+        }
+        Ok(())
+    }
+
     /// How it was measured, for whoever reads the figures later.
     pub fn about(&self) -> Value {
         let size = &self.size;
@@ -265,6 +297,18 @@ mod tests {
         let smoke = read("--smoke").unwrap();
         assert!(smoke.rest() < usual.rest() && smoke.due_after() < usual.due_after());
         assert_eq!((smoke.turns(), usual.turns()), (1, 3));
+    }
+
+    #[test]
+    fn what_does_not_fit_on_the_disk_is_refused() {
+        assert!(SMOKE.disk_bytes() < 3 << 30 && USUAL.disk_bytes() < 6 << 30);
+        assert!((13 << 30..15 << 30).contains(&FULL.disk_bytes()));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().display();
+        let mut options = read(&format!("--full --directory {path}")).unwrap();
+        options.size.pending = 1 << 48;
+        let failure = options.check_room().unwrap_err();
+        assert!(failure.contains("GiB are free"), "{failure}");
     }
 
     #[test]
