@@ -374,11 +374,17 @@ pub fn after_crash(
     (next, Outcome::Delivering)
 }
 
-/// Says when a delivery is due that was waiting while the server was away: at once if its time has passed, and that is
-/// the time its expiry is judged by (ED-208).
+/// Says when a delivery counts as due that was waiting while the server was away, from `stopped` to `started`: that is the time
+/// its expiry is judged by. If its time passed meanwhile it is due at the start (ED-208). If it had passed before, and the
+/// delivery had to wait for its turn, only the time that the server was away is added: a restart ends nothing that would have
+/// been attempted without it.
 #[must_use]
-pub fn after_restart(due: Timestamp, now: Timestamp) -> Timestamp {
-    due.max(now)
+pub fn after_restart(due: Timestamp, stopped: Timestamp, started: Timestamp) -> Timestamp {
+    if due < stopped {
+        due.plus(started.since(stopped))
+    } else {
+        due.max(started)
+    }
 }
 
 /// Says whether a delivery has expired when it is due; judged before each attempt, the first one included (ED-203).

@@ -129,6 +129,8 @@ pub struct Parts {
     /// When this process began to deliver. What was in flight since then was ended by it when the store failed, and not lost
     /// in a crash (ED-189, ED-190).
     pub process_began: Timestamp,
+    /// Until when an engine is known to have run with this store before.
+    pub stopped: Timestamp,
 }
 
 /// The engine of one node.
@@ -145,8 +147,9 @@ pub struct Engine {
     process_began: Timestamp,
     /// The time of this turn: what became due in its course waits for the next one.
     turn: Now,
-    /// When this engine began: nothing was due before, for it (ED-208).
+    /// When this engine began, and until when the one before is known to have run (ED-208).
     began: Timestamp,
+    stopped: Timestamp,
     context: Arc<Context>,
 
     runners: HashMap<SubscriptionId, Runner>,
@@ -297,6 +300,7 @@ impl Engine {
             metrics: parts.metrics,
             epoch: parts.epoch,
             process_began: parts.process_began,
+            stopped: parts.stopped,
             turn: now,
             began,
             context,

@@ -234,8 +234,8 @@ impl Grid {
             self.options.log.clone(),
             Arc::clone(&issue),
         )?;
-        self.clock
-            .begin(self.options.speed, recovered.clock_high_water());
+        let stopped = recovered.clock_high_water();
+        self.clock.begin(self.options.speed, stopped);
         let (store_id, epoch) = (recovered.store_id(), recovered.epoch());
         let table = Arc::new(LsmTable::open(&self.options.data.join("view"))?);
         let view_options = ViewOptions {
@@ -285,6 +285,7 @@ impl Grid {
             spawner: self.spawner.clone(),
             metrics: self.metrics(),
             process_began: *self.began.get_or_init(|| self.now()),
+            stopped,
         };
         Ok((log, history, parts))
     }

@@ -90,7 +90,8 @@ pub struct Hold {
 }
 
 /// What holds a subscription back. A period whose time is over stands here until an attempt succeeds: until then only trials
-/// start. Where nothing holds it any more, [`Period::over`] says as its probation until when something did.
+/// start. Where nothing holds it any more, [`Period::over`] says as its probation until when something did, and as its
+/// window until when that did, if what it held starts at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Holds {
     /// Its probation.

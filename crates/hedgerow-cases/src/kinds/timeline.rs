@@ -192,6 +192,8 @@ struct Driver<'a> {
     changes: Vec<(Timestamp, Change)>,
     now: Timestamp,
     is_up: bool,
+    /// When it went down last.
+    stopped: Timestamp,
     due: Option<Timestamp>,
     running: Option<Running>,
     /// The start of an attempt that a crash lost.
@@ -244,6 +246,7 @@ impl<'a> Driver<'a> {
             changes: changes(input, policy),
             now: P,
             is_up: true,
+            stopped: Timestamp::ZERO,
             due: Some(at(input.first_due_at)),
             running: None,
             lost: None,
@@ -435,6 +438,7 @@ impl<'a> Driver<'a> {
 
     fn stop(&mut self, kind: DownKind) -> Option<End> {
         self.is_up = false;
+        self.stopped = self.now;
         self.late_success = None;
         let running = self.running.take()?;
         match kind {
@@ -463,7 +467,9 @@ impl<'a> Driver<'a> {
             self.last_outcome = Some(outcome);
             return self.follow(next);
         }
-        self.due = self.due.map(|due| after_restart(due, self.now));
+        self.due = self
+            .due
+            .map(|due| after_restart(due, self.stopped, self.now));
         None
     }
 

@@ -94,6 +94,19 @@ impl Window {
         was_delayed
     }
 
+    /// When the newest window ended, if what it held starts at a rate.
+    #[must_use]
+    pub fn released(&self) -> Option<Timestamp> {
+        self.release.as_ref().map(|release| release.began)
+    }
+
+    /// Goes on to let what a window held start at this rate, after a restart. `ended` is when the window did.
+    pub fn go_on_releasing(&mut self, ended: Timestamp, per_second: u32) {
+        if self.period().is_none() && self.released() < Some(ended) {
+            self.release = Some(Release::new(ended, per_second));
+        }
+    }
+
     /// An operator asked for it. Says whether that ended a window.
     pub fn end(&mut self) -> bool {
         self.failed.clear();

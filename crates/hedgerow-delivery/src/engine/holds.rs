@@ -420,9 +420,12 @@ impl Engine {
         let held = Some(runner.held).filter(|held| held.outcome.is_some());
         let over = held.map(|held| Period::over(held.until));
         runner.held.is_noted = true;
+        let released = endpoint.filter(|_| runner.plan.delayed_delivery.enabled);
+        let released = released.and_then(|endpoint| endpoint.window.released());
+        let window = kept.and_then(|endpoint| endpoint.window.period());
         let holds = Holds {
             probation: runner.probation.period().or(over),
-            window: kept.and_then(|endpoint| endpoint.window.period()),
+            window: window.or(released.map(Period::over)),
         };
         self.store.journal(Record::Hold(Hold {
             subscription: id,
@@ -449,11 +452,19 @@ impl Engine {
     /// A subscription delivers there from now on; takes up what held it when the server ended.
     pub(super) fn join_endpoint(&mut self, id: SubscriptionId) {
         let stored = self.view.holds(id).window;
+        let (over, stored) = (
+            stored.filter(Period::is_over),
+            stored.filter(|stored| !stored.is_over()),
+        );
         let Some(runner) = self.runners.get(&id) else {
             return;
         };
         let endpoint = Arc::clone(&runner.plan.delayed_at);
         self.windows.join(&endpoint, id, stored);
+        if let (Some(over), Some(found)) = (over, self.windows.get_mut(&endpoint)) {
+            let rate = self.settings.released_per_second;
+            found.window.go_on_releasing(over.until, rate);
+        }
         let members = self.windows.get(&endpoint).filter(|_| stored.is_some());
         let members =
             members.map_or_else(Vec::new, |found| found.members.iter().copied().collect());

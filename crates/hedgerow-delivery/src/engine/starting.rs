@@ -82,7 +82,7 @@ impl Engine {
             let settings = runner.plan.probation.with(self.settings.probation);
             return runner.probation.ends_due(&settings, now);
         } else {
-            retry::after_restart(next.due, self.began.max(next.published))
+            retry::after_restart(next.due, self.stopped, self.began)
         };
         retry::is_expired(&runner.plan.policy, next.published, due)
             .then_some(DeadLetterReason::TimeToLiveExceeded)

@@ -157,3 +157,46 @@ async fn after_a_change_of_the_endpoint() {
 async fn after_a_success() {
     what_was_held_says_so(End::Success).await;
 }
+
+/// ED-203, ED-208, ED-238: what a window held goes on at its rate after a crash, and none of it has expired that was due in
+/// time: a restart without a pause between changes nothing.
+#[tokio::test(start_paused = true)]
+async fn what_is_released_at_a_rate_goes_on_after_a_crash() {
+    const EVENTS: usize = 1_000;
+    let mut settings = settings();
+    settings.released_per_second = 10;
+    let mut world = World::with_settings(settings, |id, attempt| {
+        let is_failure = matches!(id, "one-a" | "one-b") && attempt == 0;
+        Meet::status(if is_failure { 500 } else { 200 })
+    });
+    let topic = world.topic("orders").await;
+    let mut declared = declared("shared", "one");
+    declared["retryPolicy"] = json!({"eventTimeToLiveInMinutes": 3});
+    world.subscribe("orders", "one", declared).await.unwrap();
+    world.publish(topic, &["one-a", "one-b"]).await;
+    world.sleep_until(Duration::from_secs(1)).await;
+    let ids: Vec<_> = (0..EVENTS).map(|number| format!("one-{number}")).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    world.publish(topic, &ids).await;
+    // Due at the end of the window, when they are two minutes old. All of them have started a hundred seconds after that.
+    let crashes = [WINDOW.as_secs() + 30, WINDOW.as_secs() + 75];
+    for at in crashes {
+        world.sleep_until(Duration::from_secs(at)).await;
+        world.crash().await;
+    }
+    world.sleep_until(Duration::from_secs(400)).await;
+    let counters = world.info("orders", "one").await.counters;
+    // The two that failed are due at 300 s again, and too old then.
+    let ended = (counters.delivered, counters.dropped);
+    assert_eq!(ended, (EVENTS as u64, 2));
+    let mut in_a_second = std::collections::BTreeMap::new();
+    for seen in world.seen() {
+        *in_a_second.entry(seen.at.as_secs()).or_insert(0) += 1;
+    }
+    // A crash forgets how many have started in its second, and what was on its way then starts again.
+    let most = |at: u64| if crashes.contains(&at) { 31 } else { 11 };
+    for (at, count) in in_a_second.split_off(&WINDOW.as_secs()) {
+        assert!(count <= most(at), "{count} at {at} s");
+    }
+    world.assert_balanced("orders", "one").await;
+}

@@ -567,6 +567,7 @@ impl Ground {
             } else {
                 self.clock.now().timestamp
             },
+            stopped: self.store.clock_high_water(),
         };
         Engine::new(settings.clone(), parts)
     }
