@@ -10,6 +10,7 @@
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
 //! pauses          --> look for what expires meanwhile                        (engine/pauses.rs)
 //! purges          --> drop what is pending, bit by bit                        (engine/purges.rs)
+//! sparse          --> begin what few events wait, so that others are forgotten  (engine/sparse.rs)
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
@@ -42,6 +43,7 @@ mod reader;
 mod resends;
 mod room;
 mod settlements;
+mod sparse;
 mod starting;
 mod subscriptions;
 mod upkeep;

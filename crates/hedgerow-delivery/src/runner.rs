@@ -36,6 +36,9 @@ use crate::windows::Tickets;
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
 /// the reader and is read for from its own cursor.
 pub(crate) const WAITING_MAX: usize = 4096;
+/// What waits counts as little if no more than one of so many events is wanted, of so many at least.
+const SPARSE_AMONG: u64 = 4;
+const SPARSE_FROM: u64 = 256;
 /// Rows of the due index of one subscription that are held in memory after a refill; up to twice as many before the
 /// latest ones are let go again.
 pub(crate) const DUE_ROWS_MAX: usize = 8192;
@@ -210,6 +213,21 @@ impl Runner {
     pub(crate) fn offer(&mut self, seq: u64, published: Timestamp) {
         self.metrics.note_match(seq);
         self.waiting.push_back(Waiting { seq, published });
+    }
+
+    /// Takes the deliveries that wait for their first attempt, if they are few among the events that the log has to keep for
+    /// their sake. `head` is the reader's place.
+    pub(crate) fn take_sparse(&mut self, head: u64) -> Vec<(u64, Timestamp)> {
+        let Some(first) = self.waiting.front() else {
+            return Vec::new();
+        };
+        let kept = self.behind_at.unwrap_or(head).saturating_sub(first.seq);
+        let wanted = self.waiting.len() as u64;
+        if kept < SPARSE_FROM || kept / wanted < SPARSE_AMONG {
+            return Vec::new();
+        }
+        let taken = self.waiting.drain(..);
+        taken.map(|one| (one.seq, one.published)).collect()
     }
 
     /// The first event that was not attempted yet and may have to be, given the reader's place.

@@ -43,6 +43,7 @@ pub enum Kind {
     Moved = 13,
     Purged = 14,
     Resent = 15,
+    Begun = 16,
 }
 
 /// One thing that happened, as the log keeps it.
@@ -78,6 +79,8 @@ pub enum Record {
     Purged(Purged),
     /// A delivery that an operator wants once more.
     Resent(Resent),
+    /// Deliveries that are begun without an attempt.
+    Begun(Begun),
 }
 
 /// HOLD: what holds a subscription back from now on.
@@ -145,6 +148,25 @@ pub struct Resent {
     pub due: Timestamp,
     /// Counted anew; its time to live too, so that `published` is when it was asked for.
     pub progress: Progress,
+}
+
+/// BEGUN: deliveries of a subscription that are unsettled from now on, and were not attempted. The cursor passes them, so that
+/// nothing behind the last of them is needed for the subscription but what it wants.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// The events that the subscription wants from its cursor to the last of them: the number of each in the subscription's
+    /// topic, and P of ED-203, when its first attempt is due.
+    pub events: Vec<(u64, Timestamp)>,
+}
+
+impl Begun {
+    /// What is owed for an event that was published then.
+    #[must_use]
+    pub const fn owed(published: Timestamp) -> Owed {
+        Owed::Attempt(Progress::unattempted(published, Outcome::Delivering))
+    }
 }
 
 /// LEASE: deliveries that a client has until a time, unless it acknowledges or gives them back. Written for subscriptions
@@ -255,6 +277,23 @@ pub struct Progress {
     pub crashes: u8,
     /// The store epoch in which the newest of those crashes was found.
     pub crash_epoch: u32,
+}
+
+impl Progress {
+    /// That of a delivery which was not attempted yet.
+    #[must_use]
+    pub const fn unattempted(published: Timestamp, last_outcome: Outcome) -> Self {
+        Self {
+            published,
+            attempts: 0,
+            first_attempt: published,
+            last_attempt: published,
+            last_outcome,
+            last_status: 0,
+            crashes: 0,
+            crash_epoch: 0,
+        }
+    }
 }
 
 /// The due time of a delivery whose attempt is running. Its row stays in the view under this key, so that a crash

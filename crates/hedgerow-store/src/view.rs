@@ -180,6 +180,7 @@ impl View {
             Record::Snapshot(snapshot) => self.fold_snapshot(snapshot),
             Record::Purged(purged) => self.fold_purged(purged),
             Record::Resent(resent) => self.fold_resent(resent),
+            Record::Begun(begun) => self.fold_begun(begun),
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry::DeliveryKey;
-use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::Progress;
 
 use super::attempts::Ending;
@@ -139,8 +138,10 @@ impl Engine {
                 last_outcome,
                 ..progress
             }),
-            (None, Some(outcome)) => Some(unattempted(next.published, outcome)),
-            (progress, None) => progress,
+            (None, Some(outcome)) => Some(Progress::unattempted(next.published, outcome)),
+            // Of one that was begun without an attempt nothing is known, unless it was held.
+            (progress, None) => progress
+                .filter(|known| known.attempts > 0 || known.last_outcome == Outcome::Probation),
         }
     }
 
@@ -186,19 +187,5 @@ impl Engine {
             };
             runner.take_off(ending.key.seq, flight);
         }
-    }
-}
-
-/// What is known of a delivery that was never attempted.
-fn unattempted(published: Timestamp, last_outcome: Outcome) -> Progress {
-    Progress {
-        published,
-        attempts: 0,
-        first_attempt: published,
-        last_attempt: published,
-        last_outcome,
-        last_status: 0,
-        crashes: 0,
-        crash_epoch: 0,
     }
 }

@@ -114,6 +114,11 @@ impl Purges {
         }
     }
 
+    /// Whether the subscription is being purged.
+    pub(super) fn is_under_way(&self, id: SubscriptionId) -> bool {
+        self.jobs.contains_key(&id)
+    }
+
     /// Whether everything is dropped, so that it may be said in the log.
     pub(super) fn is_over(&self, id: SubscriptionId) -> bool {
         self.jobs

@@ -124,6 +124,7 @@ impl Engine {
                 self.observe_brought_forward(moved);
             }
             Record::Resent(resent) => return self.observe_resent(resent),
+            Record::Begun(begun) => return self.observe_begun(begun),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Purged(purged) => self.observe_purged(purged),
             Record::Catalog(change) => return self.observe_declared(change),

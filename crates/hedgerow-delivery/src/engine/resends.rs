@@ -300,7 +300,7 @@ impl Engine {
                 subscription,
                 seq,
                 due: now,
-                progress: begun_at(now),
+                progress: Progress::unattempted(now, Outcome::Delivering),
             }))?,
             (ResentHow::BroughtForward, Some((from, progress))) => {
                 self.bring_forward(subscription, seq, from, progress)?;
@@ -426,19 +426,5 @@ impl Engine {
             excerpt: None,
             next: HistoryNext::Due(now),
         });
-    }
-}
-
-/// A delivery that was not attempted yet, whose time begins now.
-fn begun_at(now: Timestamp) -> Progress {
-    Progress {
-        published: now,
-        attempts: 0,
-        first_attempt: now,
-        last_attempt: now,
-        last_outcome: Outcome::Delivering,
-        last_status: 0,
-        crashes: 0,
-        crash_epoch: 0,
     }
 }

@@ -114,6 +114,10 @@ fn read(groups: &[Arc<Group>]) -> BTreeMap<SubscriptionId, Ledger> {
                 let ledger = ledgers.entry(resent.subscription).or_default();
                 ledger.begin(resent.seq);
             }
+            Record::Begun(begun) => {
+                let ledger = ledgers.entry(begun.subscription).or_default();
+                begun.events.iter().for_each(|(seq, _)| ledger.begin(*seq));
+            }
             _ => {}
         }
     }

@@ -28,6 +28,7 @@ mod receiver;
 mod resend;
 mod room;
 mod shelf;
+mod sparse;
 mod speed;
 mod timelines;
 mod validation;

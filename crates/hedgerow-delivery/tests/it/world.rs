@@ -24,7 +24,7 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::real::RealDisk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::memory::MemoryStore;
-use hedgerow_store::record::{PackedEvents, Purged, Record};
+use hedgerow_store::record::{Begun, PackedEvents, Purged, Record};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::view::table::{MemoryTable, Row, RowChange, Space, Table};
 use hedgerow_store::view::{TerminalRecord, View, ViewOptions};
@@ -434,6 +434,29 @@ impl World {
             _ => None,
         });
         purges.collect()
+    }
+
+    /// BEGUN records that are durable.
+    pub fn begun_records(&self) -> Vec<Begun> {
+        let groups = self.store.every_group();
+        let records = groups.iter().flat_map(|group| &group.records);
+        let begun = records.filter_map(|record| match record {
+            Record::Begun(begun) => Some(begun.clone()),
+            _ => None,
+        });
+        begun.collect()
+    }
+
+    /// From which events on the log has to be kept for subscriptions, as was written down last.
+    pub fn laggards(&self) -> Vec<u64> {
+        let groups = self.store.every_group();
+        let records = groups.iter().flat_map(|group| &group.records);
+        let last = records.filter_map(|record| match record {
+            Record::Read(read) => Some(read),
+            _ => None,
+        });
+        let last = last.last().map(|read| read.laggards.iter());
+        last.into_iter().flatten().map(|(_, seq)| *seq).collect()
     }
 
     /// Requests so far, in order of their time.

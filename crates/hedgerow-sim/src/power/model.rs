@@ -133,7 +133,8 @@ impl Model {
             | Record::Seek(_)
             | Record::Snapshot(_)
             | Record::Purged(_)
-            | Record::Resent(_) => {}
+            | Record::Resent(_)
+            | Record::Begun(_) => {}
         }
     }
 

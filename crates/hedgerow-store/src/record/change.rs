@@ -7,8 +7,8 @@ use hedgerow_core::time::Timestamp;
 use roaring::RoaringBitmap;
 
 use super::{
-    Dead, DeadThen, IN_FLIGHT, Owed, PendingDeadLetter, PendingWrite, Progress, Record, Seek,
-    SeqChunks, StartedDelivery,
+    Begun, Dead, DeadThen, IN_FLIGHT, Owed, PendingDeadLetter, PendingWrite, Progress, Record,
+    Seek, SeqChunks, StartedDelivery,
 };
 
 /// One change of one subscription's deliveries.
@@ -92,6 +92,14 @@ impl Record {
                 seq: resent.seq,
                 to: DeliveryState::Begun(resent.due, Owed::Attempt(resent.progress)),
             }],
+            Self::Begun(begun) => {
+                let changes = begun.events.iter().map(|(seq, published)| DeliveryChange {
+                    subscription: begun.subscription,
+                    seq: *seq,
+                    to: DeliveryState::Begun(*published, Begun::owed(*published)),
+                });
+                changes.collect()
+            }
             Self::Events(_)
             | Self::Read(_)
             | Self::Catalog(_)

@@ -281,6 +281,7 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
         Record::Snapshot(snapshot) => extend_with_postcard(snapshot, buffer),
         Record::Purged(purged) => extend_with_postcard(purged, buffer),
         Record::Resent(resent) => extend_with_postcard(resent, buffer),
+        Record::Begun(begun) => extend_with_postcard(begun, buffer),
     }
     let length = buffer.len() - start - FRAME_HEADER_BYTES;
     let length = u32::try_from(length).expect("a record is far below 4 GiB");
@@ -316,6 +317,7 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Snapshot => decode_snapshot(&payload),
         Kind::Purged => from_postcard(&payload).map(Record::Purged),
         Kind::Resent => from_postcard(&payload).map(Record::Resent),
+        Kind::Begun => from_postcard(&payload).map(Record::Begun),
     }
 }
 
@@ -361,6 +363,7 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
         13 => Kind::Moved,
         14 => Kind::Purged,
         15 => Kind::Resent,
+        16 => Kind::Begun,
         other => {
             return Err(StoreError::Newer {
                 what: format!("a record of kind {other}"),
@@ -391,6 +394,7 @@ fn record_kind(record: &Record) -> Kind {
         Record::Snapshot(_) => Kind::Snapshot,
         Record::Purged(_) => Kind::Purged,
         Record::Resent(_) => Kind::Resent,
+        Record::Begun(_) => Kind::Begun,
     }
 }
 

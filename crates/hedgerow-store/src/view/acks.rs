@@ -9,8 +9,8 @@ use super::table::Space;
 use super::{View, rows};
 use crate::error::StoreError;
 use crate::record::{
-    Hold, Holds, Lease, Moved, MovedDelivery, Owed, Purged, Resent, Seek, SeqChunks, Snapshot,
-    SnapshotPlace, seqs_in,
+    Begun, Hold, Holds, Lease, Moved, MovedDelivery, Owed, Purged, Resent, Seek, SeqChunks,
+    Snapshot, SnapshotPlace, seqs_in,
 };
 
 impl View {
@@ -203,6 +203,23 @@ impl View {
         state.row.due_floor = state.row.due_floor.min(resent.due);
         let owed = Owed::Attempt(resent.progress);
         self.put_owed(id, resent.due, resent.seq, &owed);
+        self.changed.subscriptions.insert(id);
+    }
+
+    pub(super) fn fold_begun(&mut self, begun: &Begun) {
+        let id = begun.subscription;
+        for (seq, published) in &begun.events {
+            let Some(state) = self.subscriptions.get_mut(&id) else {
+                return;
+            };
+            state.pass(*seq);
+            if !state.open.insert(*seq) {
+                continue;
+            }
+            state.row.counters.matched += 1;
+            state.row.due_floor = state.row.due_floor.min(*published);
+            self.put_owed(id, *published, *seq, &Begun::owed(*published));
+        }
         self.changed.subscriptions.insert(id);
     }
 

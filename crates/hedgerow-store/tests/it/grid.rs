@@ -456,6 +456,7 @@ impl Grid {
                 3 => self.purge((id, topic)),
                 _ => self.resend((id, topic)),
             },
+            24 if self.random.one_in(3) => self.begin_unattempted((id, topic)),
             24 => self.put_off(id),
             0..7 => {
                 let bytes = self.random.below(6_000) as usize;

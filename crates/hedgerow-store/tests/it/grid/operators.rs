@@ -4,10 +4,13 @@ use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::{Change, Subscription};
-use hedgerow_store::record::{Owed, Progress, Purged, Read, Record, Resent};
+use hedgerow_store::record::{Begun, Owed, Progress, Purged, Read, Record, Resent};
 use hedgerow_store::{Store, StoreError};
 
 use super::{Grid, SUBSCRIPTIONS};
+
+/// Events of which some are begun without attempts at a time.
+const BEGUN_AMONG: u64 = 5;
 
 /// How far behind the cursor an event may lie that is sent again: most of the log behind it is forgotten.
 const RESENT_BEHIND_MAX: u64 = 60;
@@ -48,6 +51,34 @@ impl Grid {
         } else {
             rows.truncate(1 + self.random.below(4) as usize);
             self.drop_purged(id, 0, rows);
+        }
+    }
+
+    /// Begins some of the next events of a subscription without attempts; it does not want the others.
+    pub fn begin_unattempted(&mut self, (id, topic): (SubscriptionId, TopicId)) {
+        let before = self.view.counters(id);
+        let mut events = Vec::new();
+        let from = self.view.cursor(id);
+        for seq in from..self.view.next_seq(topic).min(from + BEGUN_AMONG) {
+            if self.random.one_in(3) {
+                events.push((seq, self.later(0)));
+            }
+        }
+        let count = events.len() as u64;
+        self.journal(Record::Begun(Begun {
+            subscription: id,
+            events: events.clone(),
+        }));
+        self.commit();
+        let (counters, pending) = self.view.counters(id);
+        assert_eq!(
+            (counters.matched, pending),
+            (before.0.matched + count, before.1 + count)
+        );
+        if let Some((last, published)) = events.last() {
+            assert_eq!(self.view.cursor(id), last + 1);
+            let owed = self.view.owed(id, *published, *last).unwrap();
+            assert_eq!(owed, Some(Begun::owed(*published)));
         }
     }
 
