@@ -23,16 +23,6 @@ fn attempts(world: &World, event: &str) -> Vec<f64> {
     of_event.map(|seen| seen.at.as_secs_f64()).collect()
 }
 
-async fn pause(world: &World, is_paused: bool) -> SubscriptionInfo {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap()
-}
-
 async fn reset(world: &World) -> SubscriptionInfo {
     let asked = world.handle.ask(|answer| Command::ResetSubscription {
         topic: "orders".to_owned(),
@@ -376,7 +366,7 @@ async fn a_pause_holds_and_loses_nothing() {
     update(&world, "the-sub", json!({})).await;
     world.publish(topic, &["zero", "one"]).await;
     world.sleep_until(seconds(5)).await;
-    let info = pause(&world, true).await;
+    let info = world.pause("the-sub", true).await;
     assert_eq!(info.hold.state, HoldState::Paused);
     assert!(info.subscription.is_paused);
     world.publish(topic, &["two"]).await;
@@ -385,7 +375,7 @@ async fn a_pause_holds_and_loses_nothing() {
     world.sleep_until(seconds(45)).await;
     assert_eq!(world.seen().len(), 2, "zero and one, before the pause");
     assert_eq!(world.info("orders", "the-sub").await.hold.held, 2);
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world.publish(topic, &["three"]).await;
     world.sleep_until(seconds(100)).await;
     assert_eq!(attempts(&world, "two"), [45.0]);
@@ -453,7 +443,7 @@ async fn a_paused_event_expires_at_its_time() {
     let topic = world.topic("orders").await;
     let declared = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 1}});
     update(&world, "the-sub", declared).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     for at in [6, 10] {
         world.sleep_until(seconds(at)).await;
         world.publish(topic, &[at.to_string().as_str()]).await;
@@ -465,7 +455,7 @@ async fn a_paused_event_expires_at_its_time() {
         .map(|record| (record.decided.since(record.published), record.progress))
         .collect();
     assert_eq!(ends, [(seconds(60), None), (seconds(60), None)]);
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world.settle().await;
     assert!(world.seen().is_empty());
     world.assert_balanced("orders", "the-sub").await;
@@ -502,7 +492,7 @@ async fn an_endpoint_that_is_gone_pauses_its_subscription() {
     assert_eq!(other.hold.state, HoldState::Healthy);
 
     // The next 410 pauses it again.
-    let hold = pause(&world, false).await.hold;
+    let hold = world.pause("the-sub", false).await.hold;
     assert_eq!(hold.state, HoldState::Healthy);
     world.sleep_until(seconds(1_000)).await;
     let info = world.info("orders", "the-sub").await;
@@ -514,7 +504,7 @@ async fn an_endpoint_that_is_gone_pauses_its_subscription() {
         json!({"retry": {"disableOnGone": false}}),
     )
     .await;
-    let resumed = pause(&world, false).await;
+    let resumed = world.pause("the-sub", false).await;
     assert!(!resumed.subscription.is_gone);
     world.sleep_until(seconds(10_000)).await;
     let info = world.info("orders", "the-sub").await;

@@ -41,16 +41,6 @@ fn declared(host: &str, events: &str) -> Value {
     })
 }
 
-async fn pause(world: &World, name: &str) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: name.to_owned(),
-        is_paused: true,
-        answer,
-    });
-    asked.await.unwrap();
-}
-
 async fn reset(world: &World, name: &str) {
     let asked = world.handle.ask(|answer| Command::ResetSubscription {
         topic: "orders".to_owned(),
@@ -109,7 +99,7 @@ async fn what_was_held_says_so(end: End) {
     assert!(ended < HELD, "{ended} ended before the crash");
     world.crash().await;
     world.sleep_until(Duration::from_secs(1_000)).await;
-    pause(&world, "one").await;
+    world.pause("one", true).await;
     world.publish(topic, &["one-later"]).await;
     world.sleep_until(Duration::from_secs(1_100)).await;
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use hedgerow_delivery::command::Command;
 use hedgerow_store::view::TerminalRecord;
 use serde_json::json;
 
@@ -10,16 +9,6 @@ use crate::world::{Meet, World, settings_without_probation};
 
 const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
-}
-
-async fn pause(world: &World, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
 }
 
 /// ED-203: a retry of a paused subscription expires at its time too, before its next slot and in the order of their
@@ -42,7 +31,7 @@ async fn paused_retries_expire_at_their_time() {
         world.publish(topic, &[at.to_string().as_str()]).await;
     }
     world.sleep_until(seconds(400)).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     world.sleep_until(seconds(450)).await;
     world.crash().await;
     world.sleep_until(seconds(479)).await;
@@ -61,7 +50,7 @@ async fn paused_retries_expire_at_their_time() {
     };
     let records = world.terminal_records().await;
     assert_eq!(ended(&records), [("0".to_owned(), seconds(480))]);
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world.sleep_until(seconds(700)).await;
     let records = world.terminal_records().await;
     // The other one was resumed in time: it is judged at its slot again, and is too old then.
@@ -106,7 +95,7 @@ async fn more_paused_retries_than_are_in_memory_expire_at_their_time() {
         }
     }
     world.sleep_until(seconds(20)).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     for (at, dropped) in [(239, 0), (243, EACH), (248, 2 * EACH), (253, 3 * EACH)] {
         world.sleep_until(seconds(at)).await;
         let info = world.info("orders", "the-sub").await;

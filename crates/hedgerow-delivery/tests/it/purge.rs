@@ -99,7 +99,7 @@ async fn what_was_never_attempted_is_dropped_read_or_not() {
         let mut world = World::new(|_, _| Meet::status(200));
         let topic = world.topic("orders").await;
         subscribe(&world, json!({"filter": {"subjectEndsWith": "/1"}})).await;
-        pause(&world, true).await;
+        world.pause("the-sub", true).await;
         let many = names("e", 6_000);
         world.publish(topic, &strs(&many)).await;
         world.settle().await;
@@ -115,7 +115,7 @@ async fn what_was_never_attempted_is_dropped_read_or_not() {
         assert_eq!((info.pending, info.behind), (0, 0));
         assert_eq!(info.counters.dropped, report.dropped);
         world.publish(topic, &["after"]).await;
-        pause(&world, false).await;
+        world.pause("the-sub", false).await;
         world.sleep_until(seconds(100)).await;
         assert_eq!(world.seen_ids(), ["after"]);
         let topics = world.metrics().topics();
@@ -123,16 +123,6 @@ async fn what_was_never_attempted_is_dropped_read_or_not() {
         assert_eq!(unmatched, 0, "what was passed over was wanted");
         world.assert_balanced("orders", "the-sub").await;
     }
-}
-
-async fn pause(world: &World, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
 }
 
 /// An attempt in flight is settled by its end: delivered, dropped where another attempt would follow, or given up for its own

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hedgerow_core::limits::RESENDS_MAX;
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::{Command, CommandError};
+use hedgerow_delivery::command::CommandError;
 use hedgerow_delivery::explain::{DeliveryState, ExplainQuery};
 use hedgerow_delivery::resend::{ResendQuery, Resent, ResentHow};
 use hedgerow_store::history::HistoryKind;
@@ -48,16 +48,6 @@ fn attempts(world: &World, name: &str, id: &str) -> Vec<(u64, u32)> {
 
 async fn subscribe(world: &World, name: &str, more: serde_json::Value) {
     world.subscribe("orders", name, more).await.unwrap();
-}
-
-async fn pause(world: &World, name: &str, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: name.to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
 }
 
 /// FC-10: each time a new delivery of the same event, whose attempts count anew; a double click makes one.
@@ -157,14 +147,14 @@ async fn what_is_under_way_is_left_to_go_on() {
     world.publish(topic, &["slow", "done"]).await;
     world.settle().await;
     assert_eq!(resend(&world, "slow").await, the_sub(ResentHow::InFlight));
-    pause(&world, "the-sub", true).await;
+    world.pause("the-sub", true).await;
     world.publish(topic, &["waits"]).await;
     world.settle().await;
     assert_eq!(resend(&world, "waits").await, the_sub(ResentHow::Pending));
     assert_eq!(resend(&world, "done").await, the_sub(ResentHow::Resent));
     world.sleep_until(seconds(100)).await;
     assert_eq!(attempts(&world, "the-sub", "done"), [(0, 0)]);
-    pause(&world, "the-sub", false).await;
+    world.pause("the-sub", false).await;
     world.sleep_until(seconds(200)).await;
     assert_eq!(attempts(&world, "the-sub", "done"), [(0, 0), (100, 0)]);
     assert_eq!(attempts(&world, "the-sub", "waits"), [(100, 0)]);
@@ -180,7 +170,7 @@ async fn an_old_event_has_its_time_to_live_anew() {
     let minutes = json!({"retryPolicy": {"eventTimeToLiveInMinutes": 5}});
     subscribe(&world, "the-sub", minutes).await;
     subscribe(&world, "keeper", json!({})).await;
-    pause(&world, "keeper", true).await;
+    world.pause("keeper", true).await;
     world.publish(topic, &["e"]).await;
     world.sleep_until(seconds(3_600)).await;
     let resent = world.handle.resend(query("e", Some("the-sub"))).await;
@@ -199,10 +189,10 @@ async fn an_answered_resend_survives_a_crash() {
     subscribe(&world, "the-sub", json!({})).await;
     world.publish(topic, &["e"]).await;
     world.sleep_until(seconds(2)).await;
-    pause(&world, "the-sub", true).await;
+    world.pause("the-sub", true).await;
     assert_eq!(resend(&world, "e").await, the_sub(ResentHow::Resent));
     world.crash().await;
-    pause(&world, "the-sub", false).await;
+    world.pause("the-sub", false).await;
     world.sleep_until(seconds(4)).await;
     assert_eq!(attempts(&world, "the-sub", "e").len(), 2);
     world.hold();
@@ -367,7 +357,7 @@ async fn too_many_resends_at_a_time_are_refused() {
     subscribe(&world, "the-sub", json!({})).await;
     // The log keeps them, however long it takes.
     subscribe(&world, "keeper", json!({})).await;
-    pause(&world, "keeper", true).await;
+    world.pause("keeper", true).await;
     let ids: Vec<String> = (0..RESENDS_MAX + 3).map(|n| format!("e{n}")).collect();
     let strs: Vec<&str> = ids.iter().map(String::as_str).collect();
     world.publish(topic, &strs).await;

@@ -33,16 +33,6 @@ async fn publish(world: &World, count: usize) {
     world.publish(topic, &names).await;
 }
 
-async fn pause(world: &World, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
-}
-
 /// Gives room again and again, until so many are gone; each time no more is taken than there is.
 async fn drop_in_slices(world: &World, room_bytes: u64, expected: u64) {
     let mut slices = 0;
@@ -67,7 +57,7 @@ async fn drop_in_slices(world: &World, room_bytes: u64, expected: u64) {
 async fn what_expires_waits_for_room() {
     let world = World::new(|_, _| Meet::status(500));
     publish(&world, 2_000).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     world.sleep_until(seconds(3_590)).await;
     drop_in_slices(&world, ROOM_BYTES, 2_000).await;
 }
@@ -78,7 +68,7 @@ async fn a_purge_waits_for_room() {
     let world = World::new(|_, _| Meet::status(500));
     publish(&world, 2_000).await;
     world.sleep_until(seconds(200)).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     let pending = world.info("orders", "the-sub").await.pending;
     assert_eq!(pending, 2_000);
     world.limit_records(PURGE_ROOM_BYTES);
@@ -97,9 +87,9 @@ async fn moves_wait_for_room() {
     let world = World::new(|_, _| Meet::status(500));
     publish(&world, 2_000).await;
     world.sleep_until(seconds(200)).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     world.limit_records(ROOM_BYTES);
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     for _ in 0..100 {
         tokio::time::sleep(seconds(1)).await;
         let taken = world.record_bytes();

@@ -13,16 +13,6 @@ const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-async fn pause(world: &World, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
-}
-
 /// Wants events whose id begins with `wanted`.
 async fn subscribe(world: &World, more: Value) {
     let mut declared = json!({"filter": {"advancedFilters": [
@@ -67,7 +57,7 @@ async fn few_that_wait_are_begun() {
     let mut world = World::new(|_, _| Meet::status(200));
     let topic = world.topic("orders").await;
     subscribe(&world, json!({})).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     let wanted = publish(&world, topic, 20).await;
     world.crash().await;
     world.settle().await;
@@ -84,7 +74,7 @@ async fn few_that_wait_are_begun() {
     let laggards = world.laggards();
     assert!(laggards.iter().all(|seq| *seq > 1_000), "{laggards:?}");
 
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world
         .sleep_until(world.begun.elapsed() + seconds(100))
         .await;
@@ -104,7 +94,7 @@ async fn they_expire_at_their_time() {
         json!({"retryPolicy": {"eventTimeToLiveInMinutes": 5}}),
     )
     .await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     let wanted = publish(&world, topic, 20).await;
     assert!(!world.begun_records().is_empty());
     world.sleep_until(seconds(500)).await;
@@ -159,7 +149,7 @@ async fn many_that_wait_are_not_begun() {
     let world = World::new(|_, _| Meet::status(200));
     let topic = world.topic("orders").await;
     subscribe(&world, json!({})).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     publish(&world, topic, 2).await;
     assert_eq!(world.begun_records(), []);
     assert_eq!(world.laggards(), [1]);
@@ -171,7 +161,7 @@ async fn a_purge_drops_them() {
     let world = World::new(|_, _| Meet::status(200));
     let topic = world.topic("orders").await;
     subscribe(&world, json!({})).await;
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     publish(&world, topic, 20).await;
     let asked = world.handle.ask(|answer| Command::PurgeSubscription {
         topic: "orders".to_owned(),
@@ -180,7 +170,7 @@ async fn a_purge_drops_them() {
     });
     let report = asked.await.unwrap();
     assert_eq!((report.dropped, report.skipped), (50, 0));
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world
         .sleep_until(world.begun.elapsed() + seconds(100))
         .await;

@@ -10,7 +10,7 @@ use hedgerow_core::event::Event;
 use hedgerow_core::limits::FILTERS_IN_FORCE_MAX;
 use hedgerow_core::position::TopicId;
 use hedgerow_core::validation::AllowedRate;
-use hedgerow_delivery::command::{Command, CommandError};
+use hedgerow_delivery::command::CommandError;
 use hedgerow_delivery::validation::{Callback, Called};
 use serde_json::{Value, json};
 
@@ -116,19 +116,9 @@ async fn make(world: &World, change: Change) {
             world.unsubscribe("orders", "the-sub").await;
             subscribe(world, wanting("B")).await;
         }
-        Change::Pause => pause(world, true).await,
+        Change::Pause => drop(world.pause("the-sub", true).await),
         Change::ValidateLate | Change::ValidateUpdateLate => consent(world).await,
     }
-}
-
-async fn pause(world: &World, is_paused: bool) {
-    let asked = world.handle.ask(|answer| Command::PauseSubscription {
-        topic: "orders".to_owned(),
-        name: "the-sub".to_owned(),
-        is_paused,
-        answer,
-    });
-    asked.await.unwrap();
 }
 
 /// Somebody opens the URL that the endpoint was sent last.
@@ -187,7 +177,7 @@ async fn delivered(change: Change, place: Place) -> BTreeSet<String> {
     if change == Change::Pause {
         let seen = world.seen_ids();
         assert!(!seen.iter().any(|id| id == "A2"), "{place:?}: it is paused");
-        pause(&world, false).await;
+        world.pause("the-sub", false).await;
         world.sleep_until(now + Duration::from_secs(600)).await;
     }
     if change != Change::Delete {
@@ -223,7 +213,7 @@ async fn a_filter_is_not_changed_without_bound_while_the_subscription_stands_sti
     let wanting_one = |number: usize| wanting(&format!("kind-{number}"));
     let subscribe = |number| world.subscribe("orders", "the-sub", wanting_one(number));
     subscribe(1).await.unwrap();
-    pause(&world, true).await;
+    world.pause("the-sub", true).await;
     for number in 2..FILTERS_IN_FORCE_MAX {
         publish(&world, topic, &["A"]).await;
         // No event lies between these two: the second takes the place of the first.
@@ -242,7 +232,7 @@ async fn a_filter_is_not_changed_without_bound_while_the_subscription_stands_sti
     let mut more = wanting_one(FILTERS_IN_FORCE_MAX);
     more["labels"] = json!(["kept"]);
     world.subscribe("orders", "the-sub", more).await.unwrap();
-    pause(&world, false).await;
+    world.pause("the-sub", false).await;
     world.sleep_until(Duration::from_secs(60)).await;
     let caught_up = subscribe(0)
         .await

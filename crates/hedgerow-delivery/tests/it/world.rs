@@ -360,6 +360,17 @@ impl World {
         declared.map(|(info, _)| info)
     }
 
+    /// Pauses or resumes a subscription of the topic `orders`.
+    pub async fn pause(&self, name: &str, is_paused: bool) -> SubscriptionInfo {
+        let asked = self.handle.ask(|answer| Command::PauseSubscription {
+            topic: "orders".to_owned(),
+            name: name.to_owned(),
+            is_paused,
+            answer,
+        });
+        asked.await.unwrap()
+    }
+
     pub async fn info(&self, topic: &str, name: &str) -> SubscriptionInfo {
         let (topic, name) = (topic.to_owned(), name.to_owned());
         let asked = self.handle.ask(|answer| Command::Subscription {
