@@ -243,6 +243,11 @@ impl Config {
         if let Err(error) = self.engine.retry.check() {
             problem("retry", error.to_string());
         }
+        let windows = &self.delayed_delivery;
+        if windows.first_window > windows.max_window {
+            let message = "must not be longer than delayed_delivery.max_window";
+            problem("delayed_delivery.first_window", message.to_owned());
+        }
         let credits = self.engine.credits;
         if !(credits.min..=credits.max).contains(&credits.start) {
             let message = "must lie between endpoint_attempts_min and endpoint_attempts_max";

@@ -51,12 +51,12 @@ impl Operands {
     }
 }
 
-/// How numbers are written.
+/// Whose declaration it is, and so how numbers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As JSON numbers.
+    /// A user's: as JSON numbers.
     Declared,
-    /// As texts.
+    /// The catalog's, of this version or of an earlier one that refused less: as texts.
     Stored,
 }
 

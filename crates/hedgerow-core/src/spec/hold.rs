@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::SpecError;
+use super::advanced::Form;
 use super::fields::Fields;
 use crate::hold::{DelayedDeliverySettings, ProbationDurations, ProbationSettings};
 use crate::limits;
@@ -66,6 +67,7 @@ impl ProbationSpec {
 
 pub(super) fn check_delayed_delivery(
     fields: Option<Fields<'_>>,
+    form: Form,
 ) -> Result<DelayedDeliverySettings, SpecError> {
     let mut settings = DelayedDeliverySettings::default();
     let Some(mut fields) = fields else {
@@ -85,6 +87,14 @@ pub(super) fn check_delayed_delivery(
     if let Some(max) = fields.integer("maxWindow", range)? {
         settings.max_window = seconds(max);
     }
+    // Earlier versions took it; what they stored means windows of the length of the longest.
+    if settings.first_window > settings.max_window && form == Form::Declared {
+        let message = format!(
+            "must not be longer than maxWindow, {} here",
+            settings.max_window.as_secs()
+        );
+        return Err(fields.error("firstWindow", message));
+    }
     fields.finish()?;
     Ok(settings)
 }
@@ -99,5 +109,35 @@ impl DelayedDeliverySettings {
             "firstWindow": self.first_window.as_secs(),
             "maxWindow": self.max_window.as_secs(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::SubscriptionSpec;
+
+    /// ED-241: the first window is no longer than the longest; what an earlier version stored is read all the same.
+    #[test]
+    fn the_first_window_is_not_longer_than_the_longest() {
+        let of = |first: Option<u32>, max: u32| {
+            let url = "https://example.com/";
+            let windows = json!({"firstWindow": first, "maxWindow": max});
+            json!({
+                "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
+                "delayedDelivery": windows,
+            })
+        };
+        for (first, max) in [(Some(60), 59), (None, 59), (Some(18_000), 14_400)] {
+            let error = SubscriptionSpec::check(&of(first, max)).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!(
+                    "delayedDelivery.firstWindow: must not be longer than maxWindow, {max} here"
+                )
+            );
+            assert!(SubscriptionSpec::try_from(of(first, max)).is_ok());
+        }
+        assert!(SubscriptionSpec::check(&of(Some(60), 60)).is_ok());
     }
 }

@@ -135,7 +135,7 @@ impl SubscriptionSpec {
             dead_letter: check_settings(fields.object("deadLetter")?)?,
             labels: check_labels(&mut fields)?,
             probation: ProbationSpec::check(fields.object("probation")?)?,
-            delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?)?,
+            delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?, form)?,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -69,6 +69,29 @@ impl Kind for Span {
 
     fn show(&self, of: &Duration) -> String {
         format!("\"{}\"", show_span(*of))
+    }
+}
+
+/// A duration in whole seconds: what subscriptions declare and are shown in seconds.
+pub struct Seconds(pub Span);
+
+impl Kind for Seconds {
+    type Of = Duration;
+
+    fn read(&self, value: &Value) -> Result<Duration, String> {
+        let span = text(value).and_then(|text| with_unit(text, &UNITS_OF_TIME));
+        if self.0.read(value).is_ok() && span.is_some_and(|millis| millis % 1000 == 0) {
+            return self.0.read(value);
+        }
+        let (min, max) = (self.0.range.start(), self.0.range.end());
+        let (min, max) = (show_span(*min), show_span(*max));
+        Err(format!(
+            "must be a duration of whole seconds from \"{min}\" to \"{max}\", such as \"30s\" or \"5m\""
+        ))
+    }
+
+    fn show(&self, of: &Duration) -> String {
+        self.0.show(of)
     }
 }
 
@@ -354,29 +377,48 @@ impl Kind for HostName {
     }
 }
 
-/// The names or addresses of hosts, in lower case.
+/// The names or addresses of hosts, as URLs have them: in lower case, and addresses of version 6 in brackets.
 pub struct Hosts;
 
 impl Kind for Hosts {
     type Of = Vec<String>;
 
     fn read(&self, value: &Value) -> Result<Vec<String>, String> {
-        let rule = || {
-            "must be a list of hosts without port, such as [\"hooks.example.com\", \"127.0.0.1\"]"
-                .to_owned()
-        };
-        let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let host = |text: &str| {
-            let is_host = !text.is_empty() && text.bytes().all(is_sign);
-            is_host.then(|| text.to_ascii_lowercase()).ok_or_else(rule)
-        };
-        let texts = texts(value).ok_or_else(rule)?;
+        let rule = "must be a list of hosts without port, such as [\"hooks.example.com\", \"127.0.0.1\", \"[::1]\"]";
+        let texts = texts(value).ok_or(rule)?;
+        let host = |text: &str| host(text).map_err(|problem| format!("{rule}: {problem}"));
         texts.into_iter().map(host).collect()
     }
 
     fn show(&self, of: &Vec<String>) -> String {
         show_list(of.iter())
     }
+}
+
+/// A host as a URL has it, or what is wrong with it.
+fn host(text: &str) -> Result<String, String> {
+    let text = text.to_ascii_lowercase();
+    let port = text.rsplit_once(':').filter(|(host, port)| {
+        let is_host = !host.is_empty() && (!host.contains(':') || host.ends_with(']'));
+        is_host && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    if let Some((host, _)) = port {
+        return Err(format!(
+            "\"{text}\" has a port; write \"{host}\", which stands for all of its ports"
+        ));
+    }
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(address) = bare.unwrap_or(&text).parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
+    }
+    let name = text.strip_suffix('.').unwrap_or(&text);
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    if !name.is_empty() && name.bytes().all(is_sign) {
+        return Ok(name.to_owned());
+    }
+    Err(format!("\"{text}\" is none"))
 }
 
 /// Networks in CIDR notation.

@@ -11,7 +11,7 @@ use super::Config;
 use super::error::Problem;
 use super::kinds::{
     Address, Count, Directory, Flag, Format, HostName, Hosts, Kind, NameCase, Networks, OtherPath,
-    Public, Size, Slots, Span, Spans, Version,
+    Public, Seconds, Size, Slots, Span, Spans, Version,
 };
 use super::written::{Value, Written};
 
@@ -57,12 +57,12 @@ const AGE: Span = Span {
     range: Duration::from_secs(3_600)..=Duration::from_secs(365 * 86_400),
 };
 /// What a subscription may declare (ED-176).
-const RESPONSE_TIMEOUT: Span = seconds(&limits::RESPONSE_TIMEOUT_SECONDS);
+const RESPONSE_TIMEOUT: Seconds = Seconds(seconds(&limits::RESPONSE_TIMEOUT_SECONDS));
 /// What a subscription may declare (ED-245, ED-247).
-const DEAD_LETTER_DELAY: Span = seconds(&limits::DEAD_LETTER_DELAY_SECONDS);
-const DEAD_LETTER_UNAVAILABLE: Span = seconds(&limits::DEAD_LETTER_UNAVAILABLE_SECONDS);
+const DEAD_LETTER_DELAY: Seconds = Seconds(seconds(&limits::DEAD_LETTER_DELAY_SECONDS));
+const DEAD_LETTER_UNAVAILABLE: Seconds = Seconds(seconds(&limits::DEAD_LETTER_UNAVAILABLE_SECONDS));
 /// What a subscription may declare (ED-241).
-const DELAYED_DELIVERY_WINDOW: Span = seconds(&limits::DELAYED_DELIVERY_WINDOW_SECONDS);
+const DELAYED_DELIVERY_WINDOW: Seconds = Seconds(seconds(&limits::DELAYED_DELIVERY_WINDOW_SECONDS));
 
 /// A limit that is said in seconds.
 const fn seconds(range: &RangeInclusive<u32>) -> Span {

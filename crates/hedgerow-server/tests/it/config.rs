@@ -146,8 +146,12 @@ fn what_is_wrong_is_told_with_its_place() {
         ),
         (
             "[delivery]\nresponse_timeout = \"6m\"",
-            "hedgerow.toml:2: delivery.response_timeout: must be a duration from \"1s\" to \"5m\", \
-             such as \"30s\", \"250ms\" or \"5m\"",
+            "hedgerow.toml:2: delivery.response_timeout: must be a duration of whole seconds from \"1s\" to \"5m\", \
+             such as \"30s\" or \"5m\"",
+        ),
+        (
+            "[delayed_delivery]\nfirst_window = \"5h\"",
+            "delayed_delivery.first_window: must not be longer than delayed_delivery.max_window",
         ),
         (
             "[store]\nsegment_bytes = \"65KiB\"",
@@ -186,6 +190,71 @@ fn what_is_wrong_is_told_with_its_place() {
     for (text, expect) in rows {
         let error = parse(text).expect_err(text).to_string();
         assert_eq!(error, expect, "{text}");
+    }
+}
+
+/// What is shown and declared in seconds is not cut to them (ED-176, ED-241, ED-245, ED-247).
+#[test]
+fn whole_seconds_have_no_fraction() {
+    for (section, name, range) in [
+        ("delivery", "response_timeout", "\"1s\" to \"5m\""),
+        ("dead_letter", "delay", "\"0s\" to \"1h\""),
+        ("dead_letter", "max_unavailable", "\"0s\" to \"7d\""),
+        ("delayed_delivery", "first_window", "\"1s\" to \"1d\""),
+        ("delayed_delivery", "max_window", "\"1s\" to \"1d\""),
+    ] {
+        for fraction in ["1500ms", "60001ms"] {
+            let text = format!("[{section}]\n{name} = \"{fraction}\"");
+            assert_eq!(
+                parse(&text).expect_err(&text).to_string(),
+                format!(
+                    "hedgerow.toml:2: {section}.{name}: must be a duration of whole seconds from {range}, \
+                     such as \"30s\" or \"5m\""
+                )
+            );
+        }
+        let text = format!("[{section}]\n{name} = \"61000ms\"");
+        parse(&text).expect(&text);
+    }
+}
+
+/// A host with a port, or that no URL has, would trust nobody.
+#[test]
+fn trusted_hosts_are_hosts_as_urls_have_them() {
+    let read = |host: &str| parse(&format!("[validation]\ntrusted_hosts = [\"{host}\"]"));
+    for (host, said) in [
+        (
+            "127.0.0.1:8080",
+            "\"127.0.0.1:8080\" has a port; write \"127.0.0.1\", which stands for all of its ports",
+        ),
+        ("Hooks.Example.com:443", "write \"hooks.example.com\""),
+        ("[::1]:8080", "write \"[::1]\""),
+        (
+            "https://hooks.example.com",
+            "\"https://hooks.example.com\" is none",
+        ),
+        ("hooks.example.com/a", "is none"),
+        ("*.example.com", "is none"),
+        ("[::1", "is none"),
+        ("1:2:3", "is none"),
+        ("", "is none"),
+    ] {
+        let error = read(host).expect_err(host).to_string();
+        assert!(error.contains(said), "{host}: {error}");
+        assert!(
+            error.contains("must be a list of hosts without port"),
+            "{error}"
+        );
+    }
+    for (host, kept) in [
+        ("Hooks.Example.com", "hooks.example.com"),
+        ("hooks.example.com.", "hooks.example.com"),
+        ("::1", "[::1]"),
+        ("[0:0::1]", "[::1]"),
+        ("127.0.0.1", "127.0.0.1"),
+    ] {
+        let config = read(host).expect(host);
+        assert_eq!(config.engine.validation.trusted_hosts, [kept], "{host}");
     }
 }
 
