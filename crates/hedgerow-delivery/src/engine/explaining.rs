@@ -199,7 +199,9 @@ impl Engine {
                 behind: seq - read_to + 1,
             };
         }
-        let paced = self.window_release(runner, due.unwrap_or(now));
+        // What is due first starts first, and while it waits for the pace, so does what is behind it.
+        let first = self.first_due(runner).map_or(now, |next| next.due);
+        let paced = self.window_release(runner, first);
         let until = runner.not_before.max(paced.unwrap_or(Timestamp::ZERO));
         if until > now {
             return WaitingFor::Pace { until };

@@ -582,6 +582,45 @@ async fn a_delivery_that_probation_holds_says_until_when() {
     assert!(waiting.hold.until.is_some_and(|until| until > at(0)));
 }
 
+/// ED-238: what a window held is let go at a pace, which is told of events that were never attempted too.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_is_let_go_at_a_pace_says_until_when() {
+    let history = history(&FaultyDisk::new(1), at(0));
+    let mut settings = settings();
+    settings.released_per_second = 10;
+    let world = World::with_history(settings, Some(history.handle()), |id, attempt| {
+        Meet::status(if id.starts_with("bad") && attempt == 0 {
+            500
+        } else {
+            200
+        })
+    });
+    let topic = world.topic("orders").await;
+    let two = json!({"delayedDelivery": {"events": 2}});
+    world.subscribe("orders", "the-sub", two).await.unwrap();
+    world.publish(topic, &["bad1", "bad2"]).await;
+    world.sleep_until(Duration::from_secs(1)).await;
+    let ids: Vec<_> = (0..60).map(|n| format!("e{n}")).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    world.publish(topic, &ids).await;
+    world.sleep_until(Duration::from_millis(62_500)).await;
+    let (state, waiting) = waits(&world, "e59").await;
+    assert_eq!(state, DeliveryState::FirstAttemptPending);
+    let until = at(63);
+    assert_eq!(
+        waiting,
+        Some((HoldState::Healthy, WaitingFor::Pace { until }))
+    );
+    // What came after the window starts behind it.
+    world.publish(topic, &["later"]).await;
+    world.settle().await;
+    let (_, waiting) = waits(&world, "later").await;
+    assert_eq!(
+        waiting,
+        Some((HoldState::Healthy, WaitingFor::Pace { until }))
+    );
+}
+
 /// ED-312: paused, since when.
 #[tokio::test(start_paused = true)]
 async fn a_delivery_of_a_paused_subscription_says_so() {
