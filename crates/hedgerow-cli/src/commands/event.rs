@@ -47,7 +47,7 @@ const LIST: [Column; 10] = [
     ("ATTEMPT", "/attempt"),
     ("ENDED", "/endTime"),
     ("LATENCY MS", "/latencyInMs"),
-    ("OUTCOME", "/outcome"),
+    ("OUTCOME", "/shownOutcome"),
     ("STATUS", "/httpStatus"),
     ("NEXT ATTEMPT", "/nextAttemptTime"),
     ("GIVEN UP", "/reason"),
@@ -71,7 +71,7 @@ impl EventCommand {
         };
         let path = format!("/events/{}/attempts", in_path(&event_id));
         let answer = client.admin(Method::GET, &path, None).await?.body;
-        let mut attempts = super::value(&answer)?.to_vec();
+        let attempts = super::value(&answer)?;
         let is_json = self.server.output == Format::Json;
         if is_json {
             output::json(&answer);
@@ -83,19 +83,27 @@ impl EventCommand {
         if is_json {
             return Ok(());
         }
-        for attempt in &mut attempts {
-            let detail = ["detail", "responseExcerpt"].map(|member| attempt[member].clone());
-            let [of_failure, of_answer] = detail;
-            attempt["shownDetail"] = if of_failure.is_null() {
-                of_answer
-            } else {
-                of_failure
-            };
-        }
-        output::list(&attempts, &LIST, Format::Table);
+        output::list(&shown(attempts), &LIST, Format::Table);
         output::line(&conclusion(&answer, false));
         Ok(())
     }
+}
+
+/// Attempts with what is shown of them.
+fn shown(attempts: &[Value]) -> Vec<Value> {
+    let shown = attempts.iter().map(|attempt| {
+        let mut shown = attempt.clone();
+        let [of_failure, of_answer] =
+            ["detail", "responseExcerpt"].map(|member| attempt[member].clone());
+        shown["shownDetail"] = if of_failure.is_null() {
+            of_answer
+        } else {
+            of_failure
+        };
+        shown["shownOutcome"] = super::explain::outcome(attempt);
+        shown
+    });
+    shown.collect()
 }
 
 const RESENT: [Column; 2] = [
@@ -193,6 +201,29 @@ mod tests {
         ] {
             assert_eq!(in_path(id), expect);
         }
+    }
+
+    /// What is no attempt has a word too.
+    #[test]
+    fn rows_of_resends_and_purges_say_what_they_are() {
+        let row = |kind: &str, why: Option<&str>| json!({ "topic": "orders", "kind": kind, "dropReason": why });
+        let rows = [
+            row("Resent", None),
+            row("EndWithoutAttempt", Some("Purged")),
+            row("EndWithoutAttempt", Some("NoDeadLetterDestination")),
+            row("DeadLetterEnd", None),
+        ];
+        let table = output::table(&shown(&rows), &LIST);
+        let words = [
+            "resent",
+            "purged by an operator",
+            "ended without an attempt",
+            "dead letter",
+        ];
+        for (line, word) in table.iter().skip(1).zip(words) {
+            assert!(line.contains(word), "{line}");
+        }
+        assert_eq!(table.len(), 5);
     }
 
     #[test]

@@ -226,21 +226,25 @@ fn shown(attempts: &[Value]) -> Vec<Value> {
         shown["shownStart"] = time.map(with_short_times).into();
         let latency = attempt["latencyInMs"].as_u64();
         shown["shownLatency"] = latency.map(|latency| format!("{latency} ms")).into();
-        let outcome = attempt["outcome"].as_str();
-        shown["shownOutcome"] = match (attempt["kind"].as_str(), outcome) {
-            (Some("LateSuccess"), Some(outcome)) => format!("{outcome}, late").into(),
-            (_, Some(outcome)) => outcome.into(),
-            (Some("EndWithoutAttempt"), None) if attempt["dropReason"] == "Purged" => {
-                "purged by an operator".into()
-            }
-            (Some("EndWithoutAttempt"), None) => "ended without an attempt".into(),
-            (Some("DeadLetterEnd"), None) => "dead letter".into(),
-            (Some("Resent"), None) => "resent".into(),
-            (_, None) => Value::Null,
-        };
+        shown["shownOutcome"] = outcome(attempt);
         shown
     });
     shown.collect()
+}
+
+/// What an attempt met; of a record of the history that is none, what it is.
+pub(super) fn outcome(attempt: &Value) -> Value {
+    match (attempt["kind"].as_str(), attempt["outcome"].as_str()) {
+        (Some("LateSuccess"), Some(outcome)) => format!("{outcome}, late").into(),
+        (_, Some(outcome)) => outcome.into(),
+        (Some("EndWithoutAttempt"), None) if attempt["dropReason"] == "Purged" => {
+            "purged by an operator".into()
+        }
+        (Some("EndWithoutAttempt"), None) => "ended without an attempt".into(),
+        (Some("DeadLetterEnd"), None) => "dead letter".into(),
+        (Some("Resent"), None) => "resent".into(),
+        (_, None) => Value::Null,
+    }
 }
 
 /// What followed an attempt that was no success.

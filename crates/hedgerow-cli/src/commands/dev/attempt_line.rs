@@ -33,8 +33,8 @@ impl AttemptLines {
     pub const fn new(has_colour: bool) -> Self {
         Self {
             has_colour,
-            // `demo-fails`, an id of a few signs, `503 Busy`.
-            widths: [10, 8, 12],
+            // `demo/demo-fails`, an id of a few signs, `503 Busy`: what there is at first moves no column.
+            widths: [15, 8, 12],
         }
     }
 
@@ -199,12 +199,12 @@ mod tests {
         };
         let rows = [
             (
-                &busy,
-                "03:04:05.006Z  demo/demo-fails  fails-1   attempt 2   503 Busy         3 ms  retry in 30 s",
-            ),
-            (
                 &note(),
                 "03:04:05.006Z  demo             1         attempt 2   200              3 ms  delivered",
+            ),
+            (
+                &busy,
+                "03:04:05.006Z  demo/demo-fails  fails-1   attempt 2   503 Busy         3 ms  retry in 30 s",
             ),
             (
                 &timed_out,
