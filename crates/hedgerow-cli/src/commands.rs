@@ -141,13 +141,13 @@ impl ServerOptions {
 }
 
 fn read_token(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let content = std::fs::read(path).map_err(|error| {
         Failure::because(
             format!("cannot read the admin token from {}", path.display()),
             &error,
         )
     })?;
-    let token = text.trim();
+    let token = str::from_utf8(&content).unwrap_or_default().trim();
     if token.is_empty() {
         return Err(Failure::new(format!(
             "there is no admin token in {}",

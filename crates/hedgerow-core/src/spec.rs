@@ -58,6 +58,9 @@ impl SpecError {
     }
 }
 
+/// What is said of a member that has a meaning in the vendor's API and none here.
+pub const UNSUPPORTED_MEMBER: &str = "is not supported by this version";
+
 /// Something accepted that will surprise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {

@@ -33,6 +33,10 @@ impl AdminToken {
         match fs::read_to_string(&path) {
             Ok(text) => Self::check(&text, path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(data, &path),
+            // It was read, and is no text.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(ServerError::Token { path })
+            }
             Err(error) => Err(file_error("read", path)(error)),
         }
     }
@@ -129,11 +133,19 @@ mod tests {
     #[test]
     fn what_is_no_token_is_refused() {
         let data = tempfile::tempdir().unwrap();
-        for text in ["", "\n", "short", "0123456789 0123456789 0123456789"] {
+        let texts: [&[u8]; 5] = [
+            b"",
+            b"\n",
+            b"short",
+            b"0123456789 0123456789 0123456789",
+            b"0123456789012345678901234567890123456789\xff\xfe",
+        ];
+        for text in texts {
             fs::write(data.path().join("admin-token"), text).unwrap();
+            let refused = AdminToken::load_or_create(data.path()).err();
             assert!(
-                AdminToken::load_or_create(data.path()).is_err(),
-                "{text:?} is accepted"
+                matches!(refused, Some(ServerError::Token { .. })),
+                "{text:?}: {refused:?}"
             );
         }
     }

@@ -1,5 +1,7 @@
 //! Reads the body of a request within bounds of size and time, and lets a refused one run out.
 
+use std::error::Error;
+use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -35,14 +37,31 @@ pub enum BodyError {
     TooLarge,
     /// It did not come in time.
     TimedOut,
-    /// The connection broke, or the framing was no HTTP.
+    /// The connection broke.
     Broken,
+    /// Its chunks cannot be read, or what stands between them is too much.
+    Unframed,
+}
+
+impl BodyError {
+    /// What an error of the connection means: the framing's are those of data, and come from some layers below.
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut layer = Some(error);
+        while let Some(error) = layer {
+            let kind = error.downcast_ref().map(io::Error::kind);
+            if let Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput) = kind {
+                return Self::Unframed;
+            }
+            layer = error.source();
+        }
+        Self::Broken
+    }
 }
 
 /// Reads all of `body`. One that comes in one piece is not copied.
 pub async fn read<B>(body: &mut B, bytes_max: usize, time: Duration) -> Result<Bytes, BodyError>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
 {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(BodyError::TooLarge);
@@ -55,13 +74,13 @@ where
 
 async fn read_all<B>(body: &mut B, bytes_max: usize) -> Result<Bytes, BodyError>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: Body<Data = Bytes, Error: Error + 'static> + Unpin,
 {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut len = 0;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else {
+        let Ok(data) = frame.map_err(|error| BodyError::of(&error))?.into_data() else {
             continue;
         };
         len += data.len();

@@ -278,6 +278,8 @@ fn batches_are_refused_by_name() {
         let refused = complained(&refused, 1);
         let said = format!("{member}: is not supported by this version");
         assert!(refused.contains(&said), "{refused}");
+        let hint = format!("hint: leave \"destination.properties.{member}\" out");
+        assert!(refused.contains(&hint), "{refused}");
     }
     let list = ["event-subscription", "list", "--resource-id", "orders"];
     assert_eq!(json(&server, &list), json!([]));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use url::Url;
+use url::{ParseError, Url};
 
 use crate::limits;
 
@@ -37,7 +37,7 @@ impl EndpointUrl {
         if after_scheme.is_empty() || after_scheme.starts_with(['/', '?', '#']) {
             return Err("must be an absolute URL with a host");
         }
-        let mut url = Url::parse(text).map_err(|_| "must be an absolute URL")?;
+        let mut url = Url::parse(text).map_err(|error| unreadable(error, text))?;
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
             return Err("must be an http or https URL with a host");
         }
@@ -88,6 +88,25 @@ impl fmt::Debug for EndpointUrl {
             ""
         };
         write!(f, "{}{query}", self.base())
+    }
+}
+
+/// What must be otherwise in a URL that begins as one of `http`.
+fn unreadable(error: ParseError, text: &str) -> &'static str {
+    match error {
+        ParseError::InvalidPort => "must have a port from 1 to 65535, or none",
+        ParseError::InvalidIpv6Address if text.contains('%') => {
+            "must have an address without a zone id: which interface it means is known to one machine only"
+        }
+        ParseError::InvalidIpv6Address => "must have an address of IPv6 in its brackets",
+        ParseError::InvalidIpv4Address => {
+            "must have a host that is a name or an address; a name does not end in a number"
+        }
+        ParseError::EmptyHost
+        | ParseError::IdnaError
+        | ParseError::InvalidDomainCharacter
+        | ParseError::Overflow => "must have a host that is a name or an address",
+        _ => "must be an absolute URL",
     }
 }
 
@@ -142,6 +161,25 @@ mod tests {
             "https://a%2e.b/",
         ] {
             assert!(EndpointUrl::parse(text).is_err(), "{text:?} is accepted");
+        }
+    }
+
+    /// What is wrong is named, and not the URL as a whole.
+    #[test]
+    fn the_part_that_is_wrong_is_named() {
+        for (text, part) in [
+            ("https://example.com:99999/", "a port from 1 to 65535"),
+            ("https://example.com:x/", "a port from 1 to 65535"),
+            ("https://[fe80::1%25eth0]/", "without a zone id"),
+            ("https://[fe80::1%eth0]/", "without a zone id"),
+            ("https://[fe80::g]/", "an address of IPv6"),
+            ("https://[::1/", "an address of IPv6"),
+            ("https://1.2.3.256/", "does not end in a number"),
+            ("https://a<b/", "a host that is a name or an address"),
+            ("hook", "an absolute URL"),
+        ] {
+            let message = EndpointUrl::parse(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
         }
     }
 

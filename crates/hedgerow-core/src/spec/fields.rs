@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::SpecError;
+use super::{SpecError, UNSUPPORTED_MEMBER};
 use crate::limits;
 use crate::text::beginning;
 
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
     pub fn refuse(&mut self, names: &[&'static str]) -> Result<(), SpecError> {
         for name in names {
             if self.value(name).is_some() {
-                return Err(self.error(name, "is not supported by this version"));
+                return Err(self.error(name, UNSUPPORTED_MEMBER));
             }
         }
         Ok(())

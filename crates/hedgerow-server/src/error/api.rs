@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response as AxumResponse};
 use hedgerow_core::name::NameError;
-use hedgerow_core::spec::SpecError;
+use hedgerow_core::spec::{SpecError, UNSUPPORTED_MEMBER};
 use hedgerow_delivery::command::CommandError;
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -347,6 +347,11 @@ impl From<SpecError> for ApiError {
     fn from(error: SpecError) -> Self {
         let hint = if error.field.is_empty() {
             "send one JSON object".to_owned()
+        } else if error.message == UNSUPPORTED_MEMBER {
+            format!(
+                "leave \"{}\" out: this version has no such member",
+                error.field
+            )
         } else {
             format!("correct \"{}\"", error.field)
         };
@@ -371,6 +376,10 @@ impl From<BodyError> for ApiError {
                 "send it again",
             ),
             BodyError::Broken => Self::invalid("the body ended before its end", "send it again"),
+            BodyError::Unframed => Self::invalid(
+                "the body's chunks cannot be read, or their extensions or trailers are longer than 16 KiB",
+                "mend the client, or send the body with a Content-Length",
+            ),
         }
     }
 }

@@ -227,8 +227,12 @@ impl From<BodyError> for Refusal {
                     closes: true,
                 }
             }
-            BodyError::Broken => {
-                let message = "The body ended before its end.";
+            BodyError::Broken | BodyError::Unframed => {
+                let message = if error == BodyError::Broken {
+                    "The body ended before its end."
+                } else {
+                    "The body's chunks cannot be read, or their extensions or trailers are longer than 16 KiB."
+                };
                 let error = PublishError::new(ErrorCode::BadRequest, message);
                 Self {
                     status: error.status(),

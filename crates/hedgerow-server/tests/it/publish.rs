@@ -214,6 +214,27 @@ async fn bodies_up_to_the_limit_are_taken() {
     server.stop_and_wait().await;
 }
 
+/// A body whose chunks cannot be read is no body that was cut off.
+#[tokio::test]
+async fn chunks_that_cannot_be_read_are_told_from_a_body_that_ends_early() {
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    let head = format!(
+        "POST /orders/api/events HTTP/1.1\r\nhost: x\r\naeg-sas-key: {key}\r\ntransfer-encoding: chunked\r\n\
+         connection: close\r\n\r\n"
+    );
+    let long = "a".repeat(100_000);
+    for body in [format!("1;{long}\r\n[\r\n"), "x\r\n[\r\n".to_owned()] {
+        let answer = send_raw(server.address, format!("{head}{body}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert!(
+            answer.contains("The body's chunks cannot be read, or their extensions or trailers"),
+            "{answer}"
+        );
+    }
+    server.stop_and_wait().await;
+}
+
 /// ED-029: who is not allowed to publish does not learn that the request is too large.
 #[tokio::test]
 async fn credentials_are_checked_before_size_and_content() {
