@@ -215,6 +215,7 @@ impl Log {
             kept: found.kept,
         };
         let shared = Shared::new(disk, options, found.store_id, files, end);
+        shared.allow_what_is_there();
         Ok(RecoveredLog {
             shared: Arc::new(shared),
             clock,

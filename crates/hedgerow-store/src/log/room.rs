@@ -15,6 +15,10 @@
 //! what is used, what waits in the queue and the request are more than the watermark, before anything is written. Records
 //! are not refused: an attempt starts only if there is room for those of all attempts under way
 //! ([`Usage::record_room_bytes`]); ends without an attempt, moves of what was held and purges wait for room in the same way.
+//!
+//! A log that is opened with more in it than fits, because `bytes_max` was lowered, could not even write what makes it smaller.
+//! For it the bound is what is used and four segments, and goes down with what is used until it is `bytes_max`; publishing is
+//! refused meanwhile ([`Shared::allow_what_is_there`]).
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::LogOptions;
 use super::group::HEADER_BYTES;
 use super::kept::Pressure;
+use super::segment::Segment;
 use super::shared::Shared;
 use crate::Usage;
 use crate::error::{Fullness, StoreError};
@@ -40,6 +45,8 @@ const RESERVE_DIVISOR: u64 = 8;
 const REQUEST_BYTES: u64 = 2 * 1024 * 1024;
 /// When this part of a segment is left for records, the next segment is begun.
 const ROLL_DIVISOR: u64 = 8;
+/// What has no bound of its own in the room for records, such as an index, takes less than this part of a segment.
+const BESIDE_RECORDS_DIVISOR: u64 = 8;
 /// What a group adds to its frames: a header, and zeros up to the next multiple of 64 bytes.
 const GROUP_OVERHEAD_BYTES: u64 = HEADER_BYTES as u64 + 64;
 
@@ -86,7 +93,7 @@ impl Shared {
         let watermark_bytes = self.options.watermark_bytes();
         let queued_bytes = self.queue.bytes();
         let request_bytes = REQUEST_BYTES.min(self.options.record_bytes_max() as u64);
-        let records_end = watermark_bytes + RECORD_SEGMENTS * self.segment_bytes();
+        let records_end = self.records_end();
         Usage {
             used_bytes,
             watermark_bytes,
@@ -119,9 +126,51 @@ impl Shared {
     /// Whether the room for records is nearly used up, so that the active segment should be sealed: only then can it be
     /// cleaned, and what it says of deliveries takes less when it is kept.
     pub(super) fn wants_a_new_segment(&self) -> bool {
-        let segment_bytes = self.segment_bytes();
-        let records_end = self.options.watermark_bytes() + RECORD_SEGMENTS * segment_bytes;
-        self.used_bytes() + segment_bytes / ROLL_DIVISOR > records_end
+        self.used_bytes() + self.segment_bytes() / ROLL_DIVISOR > self.records_end()
+    }
+
+    /// Allows what is there, if it is more than fits, and says so.
+    pub(super) fn allow_what_is_there(&self) {
+        let used_bytes = self.whole_bytes();
+        let records_end = self.options.watermark_bytes() + RECORD_SEGMENTS * self.segment_bytes();
+        if used_bytes <= records_end + self.segment_bytes() / BESIDE_RECORDS_DIVISOR {
+            return;
+        }
+        self.excess_bytes.store(used_bytes, Ordering::Relaxed);
+        tracing::warn!(
+            used_bytes,
+            bytes_max = self.options.bytes_max,
+            allowed_bytes = self.bytes_max(),
+            "more is stored than store.bytes_max has room for: publishing is refused until deliveries have made it less, and \
+             what is stored may take allowed_bytes until then; let subscriptions catch up or raise store.bytes_max"
+        );
+    }
+
+    /// The least that was used since the log was opened with more than fits; 0 if that is not so, or no longer.
+    fn excess(&self) -> u64 {
+        if self.excess_bytes.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let used_bytes = self.whole_bytes();
+        let used_bytes = if used_bytes <= self.options.watermark_bytes() {
+            0
+        } else {
+            used_bytes
+        };
+        let before = self.excess_bytes.fetch_min(used_bytes, Ordering::Relaxed);
+        before.min(used_bytes)
+    }
+
+    /// What the whole may take now: the setting, unless there was more when the log was opened.
+    fn bytes_max(&self) -> u64 {
+        let needed = self.excess() + RESERVE_SEGMENTS * self.segment_bytes();
+        self.options.bytes_max.max(needed)
+    }
+
+    /// At how many used bytes there is no room for records.
+    fn records_end(&self) -> u64 {
+        let watermark_bytes = self.options.watermark_bytes().max(self.excess());
+        watermark_bytes + RECORD_SEGMENTS * self.segment_bytes()
     }
 
     /// How much room there is.
@@ -139,6 +188,21 @@ impl Shared {
     /// Kept files and sealed segments whole, with their indexes; the active one as far as it is written. (One from a time of
     /// larger segments counts as one of today's: what comes next seals it, and then it can be forgotten.)
     pub(crate) fn used_bytes(&self) -> u64 {
+        self.bytes_with_active(|active| active.content().end.min(self.options.segment_bytes))
+    }
+
+    /// The same with an active segment from a time of larger ones whole, as it will count when it is sealed.
+    fn whole_bytes(&self) -> u64 {
+        self.bytes_with_active(|active| {
+            if active.capacity > self.options.segment_bytes {
+                active.capacity
+            } else {
+                active.content().end
+            }
+        })
+    }
+
+    fn bytes_with_active(&self, bytes_of: impl FnOnce(&Segment) -> u32) -> u64 {
         let segments = self.segments.read().unwrap_or_else(PoisonError::into_inner);
         let beside = self.kept.bytes() + self.leaving_bytes.load(Ordering::Relaxed);
         let Some(active) = segments.back() else {
@@ -148,8 +212,7 @@ impl Shared {
         let sealed: u64 = sealed
             .map(|segment| u64::from(segment.capacity) + segment.index_bytes())
             .sum();
-        let active = active.content().end.min(self.options.segment_bytes);
-        sealed + u64::from(active) + beside
+        sealed + u64::from(bytes_of(active)) + beside
     }
 
     /// Says what the next cleanings will copy at once, at most.
@@ -169,17 +232,14 @@ impl Shared {
     /// What the rest of the active segment, the next one and free files may take together.
     pub(super) fn room_for_files(&self) -> u64 {
         let taken = self.used_bytes() + self.copy_reserve();
-        self.options.bytes_max.saturating_sub(taken)
+        self.bytes_max().saturating_sub(taken)
     }
 
     /// What a copy may take, once the free files have made room for it.
     pub(super) fn room_for_copy(&self) -> Result<u64, StoreError> {
         self.trim_free_files()?;
         let ahead = AHEAD_SEGMENTS * self.segment_bytes() + self.pool.free_bytes();
-        Ok(self
-            .options
-            .bytes_max
-            .saturating_sub(self.used_bytes() + ahead))
+        Ok(self.bytes_max().saturating_sub(self.used_bytes() + ahead))
     }
 
     /// Removes free files for which there is no room any more.

@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub copy_bytes: AtomicU64,
     /// What was forgotten and still has its file.
     pub leaving_bytes: AtomicU64,
+    /// The least that was used since the log was opened with more than fits; 0 if it was not.
+    pub(super) excess_bytes: AtomicU64,
     pub cleaned_segments: AtomicU64,
     pub copied_events: AtomicU64,
 }
@@ -114,6 +116,7 @@ impl Shared {
             is_cleaning_short_of_space: AtomicBool::new(false),
             copy_bytes: AtomicU64::new(0),
             leaving_bytes: AtomicU64::new(0),
+            excess_bytes: AtomicU64::new(0),
             cleaned_segments: AtomicU64::new(0),
             copied_events: AtomicU64::new(0),
         }

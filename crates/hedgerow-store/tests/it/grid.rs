@@ -58,7 +58,7 @@ fn open_with(disk: Arc<dyn Disk>, options: LogOptions) -> RecoveredLog {
 
 /// A store, and who delivers from it.
 pub struct Grid {
-    options: LogOptions,
+    pub options: LogOptions,
     pub disk: FaultyDisk,
     /// What the log's files take.
     pub watch: Arc<Watch>,

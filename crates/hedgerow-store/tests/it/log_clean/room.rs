@@ -108,6 +108,53 @@ fn free_files_are_removed_when_there_are_fewer_bytes() {
     run.check();
 }
 
+/// A store that is given fewer bytes than are owed in it (ED-298: what was accepted is delivered) goes on delivering at full
+/// speed, takes nothing new, and gets to its bound.
+#[test]
+fn a_store_with_more_than_it_may_have_drains() {
+    for (segment_bytes, segments, event_bytes) in [(64, 32, 4_000), (256, 12, 300), (64, 32, 300)] {
+        let options = LogOptions {
+            bytes_max: segments * segment_bytes * 1024,
+            segment_bytes: segment_bytes as u32 * 1024,
+            ..options(segments)
+        };
+        let mut run = Run::with_options(1, options, event_bytes);
+        while run.publish() {}
+        run.grid.checkpoint();
+        run.bytes_max = 8 * SEGMENT_BYTES;
+        run.grid.options.segment_bytes = SEGMENT_BYTES as u32;
+        run.grid.reopen_with(run.bytes_max);
+
+        let stored = run.grid.watch.now();
+        let usage = run.grid.log.usage();
+        assert!(usage.used_bytes > 2 * run.bytes_max && usage.is_full);
+        assert_eq!(usage.watermark_bytes, run.bytes_max - 4 * SEGMENT_BYTES);
+        let (mut ended, mut waits) = (0, 0);
+        while run.grid.log.usage().used_bytes > usage.watermark_bytes {
+            if !run.has_room() {
+                waits += 1;
+                run.grid.read_to_the_end(run.topic);
+                run.make_room();
+                assert!(!run.publish(), "nothing new until it is in its bound");
+            }
+            let seq = run.grid.begin(SUBSCRIPTIONS[2]).unwrap();
+            run.grid.settle(run.subscription, seq, IN_FLIGHT);
+            ended += 1;
+            if ended % 64 == 0 {
+                run.grid.checkpoint();
+            }
+        }
+        assert!(ended > 50 * waits, "{ended} ended, {waits} times without room");
+        let most = run.grid.watch.most();
+        assert!(most <= stored + 4 * SEGMENT_BYTES, "{most} of {stored}");
+        run.accept_all();
+        run.grid.watch.now();
+        run.fill();
+        run.retry_all();
+        run.check();
+    }
+}
+
 /// What attempts reserve for their records is as much as those can take.
 #[test]
 fn the_records_of_an_attempt_fit_what_is_reserved_for_them() {
@@ -219,7 +266,10 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, segments: u64, event_bytes: usize) -> Self {
-        let options = options(segments);
+        Self::with_options(seed, options(segments), event_bytes)
+    }
+
+    fn with_options(seed: u64, options: LogOptions, event_bytes: usize) -> Self {
         Self {
             bytes_max: options.bytes_max,
             grid: Grid::with_options(seed, options),
