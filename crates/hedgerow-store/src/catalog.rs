@@ -242,8 +242,9 @@ pub struct Catalog {
     names: Names,
 }
 
-/// A catalog as it is stored: who is called how follows from it.
+/// A catalog as it is stored: who is called how follows from it. A member that is unknown is a damaged one.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stored {
     revision: u64,
     last_topic_id: u32,

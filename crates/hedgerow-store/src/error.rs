@@ -167,6 +167,17 @@ pub enum StoreError {
         /// The file, relative to the data directory.
         path: String,
     },
+    /// What was declared stands in the log too, as far as that goes back.
+    #[error(
+        "{path} is damaged ({problem}); run `hedgerow recover`, which writes it again from the log, and if it says this too, \
+         restore the whole data directory from a backup"
+    )]
+    CatalogDamaged {
+        /// The file, relative to the data directory.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A view cannot be built for this log.
     #[error(
         "the log begins with segment {segment} and baseline/ has none for it: the view cannot be built again; restore \

@@ -11,7 +11,7 @@ use crate::log::lost::{self, Loss};
 use crate::log::{self, Log, LogOptions};
 use crate::secrets::Secrets;
 use crate::view::table::{OpenTable, Table};
-use crate::view::{View, ViewOptions, checkpoint};
+use crate::view::{View, ViewOptions, catalog_files};
 
 /// What a view is built from, and where to.
 pub struct Recovery {
@@ -74,7 +74,7 @@ pub fn recover(
     let clock = Arc::new(|| Timestamp::ZERO);
     let log = Log::open_locked(Arc::clone(&disk), log, clock, lock)?;
     // Whatever was declared was in the log first.
-    if log.end() == Mark::ZERO && !checkpoint::catalog_revisions(&*disk)?.is_empty() {
+    if log.end() == Mark::ZERO && !catalog_files::revisions(&*disk)?.is_empty() {
         return Err(StoreError::damaged(
             "log/: it is empty and catalog/ is not; the log",
         ));
@@ -84,7 +84,13 @@ pub fn recover(
         terminal_records_max,
     };
     let baseline = log.baseline()?;
-    let mut view = View::rebuild(make_table()?, &*disk, secrets, options, baseline.as_ref())?;
+    let mut view = View::rebuild(
+        make_table()?,
+        &*disk,
+        Arc::clone(&secrets),
+        options,
+        baseline.as_ref(),
+    )?;
     let mut pending_kept = 0;
     log.for_each_owed(&mut |event, (subscription, due, owed)| {
         pending_kept += 1;
@@ -103,8 +109,9 @@ pub fn recover(
     view.finish_checkpoint();
     if loss.is_some() {
         lost::forget(&*disk, log.end())?;
-        checkpoint::remove_catalogs_after(&*disk, known)?;
+        catalog_files::remove_after(&*disk, known)?;
     }
+    catalog_files::remove_damaged(&*disk, &secrets)?;
     let subscriptions: Vec<_> = view.catalog().subscriptions().map(|one| one.id).collect();
     let report = RecoveryReport {
         oldest: log.oldest(),
@@ -136,7 +143,7 @@ fn with_declarations(
     end: Mark,
     known: u64,
 ) -> Result<Option<Loss>, StoreError> {
-    let saved = checkpoint::catalog_revisions(disk)?.into_iter().max();
+    let saved = catalog_files::revisions(disk)?.into_iter().max();
     let Some(saved) = saved.filter(|saved| *saved > known) else {
         return Ok(loss);
     };

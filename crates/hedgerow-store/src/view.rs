@@ -16,8 +16,9 @@
 
 mod acks;
 pub(crate) mod baseline;
+pub(crate) mod catalog_files;
 pub(crate) mod check;
-pub(crate) mod checkpoint;
+mod checkpoint;
 mod layers;
 mod liveness;
 mod look;

@@ -60,16 +60,19 @@ impl Catalog {
         Ok(format!("{value:#}").into_bytes())
     }
 
-    /// Reads the form of a file that is called `path` in messages.
+    /// Reads the form of a file that is called `path` in messages. No server has written a member that is unknown.
     ///
     /// # Errors
-    /// [`StoreError::Key`] if the secrets were sealed with another key.
+    /// [`StoreError::CatalogDamaged`]; [`StoreError::Key`] if the secrets were sealed with another key.
     pub fn from_sealed_json(
         json: &[u8],
         secrets: &Secrets,
         path: &str,
     ) -> Result<Self, StoreError> {
-        let unreadable = |error| StoreError::damaged(format!("the catalog in {path} ({error})"));
+        let unreadable = |error: serde_json::Error| StoreError::CatalogDamaged {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        };
         let mut value = serde_json::from_slice(json).map_err(unreadable)?;
         visit_catalog(&mut value, &mut |place, sealed| {
             secrets.unseal(place, sealed)

@@ -21,7 +21,7 @@ use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
 use crate::secrets::Secrets;
 use crate::view::table::OpenTable;
-use crate::view::{View, ViewOptions, baseline, check as view_check};
+use crate::view::{View, ViewOptions, baseline, catalog_files, check as view_check};
 
 /// Verifies everything, with the table under the view and the key of the secrets. What is wrong is in the report.
 ///
@@ -54,7 +54,7 @@ pub fn check(
     check_newest(&mut report);
     add_kept(kept, &mut report);
     check_baselines(disk, found.store_id, &mut report)?;
-    for (path, wrong) in view_check::catalogs(disk, secrets)? {
+    for (path, wrong) in catalog_files::check(disk, secrets)? {
         report.catalog_files += 1;
         if let Some(what) = wrong {
             report.problem(path, None, what);

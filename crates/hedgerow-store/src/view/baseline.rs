@@ -190,17 +190,22 @@ pub(crate) fn read(
 
 /// Removes the baselines of segments that were forgotten. Need not be durable.
 pub(crate) fn remove_before(disk: &dyn Disk, oldest: u32) -> Result<(), StoreError> {
-    remove_where(disk, |segment| segment < oldest)
+    remove_where(disk, |name| name.segment < oldest)
 }
 
 /// Removes the baselines of segments behind the newest one, which the log has lost: another segment gets the number.
 pub(crate) fn remove_after(disk: &dyn Disk, newest: u32) -> Result<(), StoreError> {
-    remove_where(disk, |segment| segment > newest)
+    remove_where(disk, |name| name.segment > newest)
 }
 
-fn remove_where(disk: &dyn Disk, is_surplus: impl Fn(u32) -> bool) -> Result<(), StoreError> {
+/// Removes the baselines that name this revision of the catalog.
+pub(super) fn remove_of_catalog(disk: &dyn Disk, revision: u64) -> Result<(), StoreError> {
+    remove_where(disk, |name| name.catalog_revision == revision)
+}
+
+fn remove_where(disk: &dyn Disk, is_surplus: impl Fn(&Name) -> bool) -> Result<(), StoreError> {
     for name in list(disk)? {
-        if is_surplus(name.segment) {
+        if is_surplus(&name) {
             let path = path_of(name);
             disk.remove(&path).map_err(StoreError::io("remove", path))?;
         }

@@ -1,44 +1,18 @@
-//! Whether what a view left on the disk can be read: every row, and every file of the catalog.
+//! Whether what a view left on the disk can be read, every row; and how far it stood.
 
 use hedgerow_core::position::{Mark, TopicId};
 
 use super::View;
-use super::checkpoint::{self, CATALOG_DIRECTORY};
+use super::checkpoint::all_rows;
 use super::publish_ids::Published;
 use super::rows;
 use super::table::{Row, Space, Table};
 use super::terminal::TerminalRecord;
-use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::record::Owed;
-use crate::secrets::Secrets;
 
 /// Rows that are read at once.
 const SCAN_ROWS: usize = 4096;
-
-/// Each file of the catalog, and what is wrong with it.
-pub(crate) fn catalogs(
-    disk: &dyn Disk,
-    secrets: &Secrets,
-) -> Result<Vec<(String, Option<String>)>, StoreError> {
-    let mut names = disk
-        .list(CATALOG_DIRECTORY)
-        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
-    names.sort();
-    let revisions = names
-        .iter()
-        .filter_map(|name| Some((name, checkpoint::revision_of(name)?)));
-    Ok(revisions
-        .map(|(name, revision)| {
-            let wrong = match checkpoint::read_catalog(disk, revision, secrets) {
-                Ok(catalog) if catalog.revision == revision => None,
-                Ok(catalog) => Some(format!("it holds revision {}", catalog.revision)),
-                Err(error) => Some(error.to_string()),
-            };
-            (format!("{CATALOG_DIRECTORY}/{name}"), wrong)
-        })
-        .collect())
-}
 
 /// Reads all rows; returns how many there are.
 pub(crate) fn rows(view: &View) -> Result<u64, StoreError> {
@@ -81,7 +55,7 @@ pub(crate) fn reached(table: &dyn Table) -> Result<Option<Reached>, StoreError> 
     };
     let stamp: rows::StampRow = rows::decode(&stamp)?;
     let mut topics = Vec::new();
-    for (key, value) in checkpoint::all_rows(table, Space::State)? {
+    for (key, value) in all_rows(table, Space::State)? {
         if key.first() == Some(&b't') {
             let row: rows::TopicRow = rows::decode(&value)?;
             topics.push((TopicId(rows::id_of(&key)?), row.next_seq - 1));

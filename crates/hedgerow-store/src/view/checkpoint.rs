@@ -1,8 +1,7 @@
 //! Opening the view and writing it down.
 //!
 //! A checkpoint is one batch: the frozen overlay, the changed rows of memory, and the stamp. The catalog goes before
-//! it into a file of its own, `catalog/<revision>.json`, so that a person can read it and a lost table can be rebuilt;
-//! the stamp names the revision.
+//! it into a file of its own ([`catalog_files`]); the stamp names the revision.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use hedgerow_core::position::{Mark, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 
 use super::baseline::{self, Baseline, Baselines};
+use super::catalog_files;
 use super::layers::{Layers, Overlay};
 use super::open_set::OpenSet;
 use super::rows::{self, STAMP_KEY, StampRow, SubscriptionRow, TopicRow, damaged_view};
@@ -29,12 +29,8 @@ const SCAN_ROWS: usize = 4096;
 const FORGOTTEN_ROWS_MAX: usize = 10_000;
 /// Subscriptions whose floor one checkpoint looks for.
 const RAISED_FLOORS_MAX: usize = 256;
-/// Catalog files that are kept beside those that a baseline names.
-const CATALOG_FILES_KEPT: usize = 4;
 /// Baselines that are known of; there are no more segments.
 const BASELINES_KNOWN_MAX: usize = 1 << 16;
-pub(crate) const CATALOG_DIRECTORY: &str = "catalog";
-const CATALOG_ENDING: &str = ".json";
 
 /// A view that is being written down: everything folded up to its mark.
 pub struct Checkpoint {
@@ -58,7 +54,7 @@ impl Checkpoint {
     pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
         for catalog in &self.catalogs {
             let json = catalog.to_sealed_json(&self.secrets)?;
-            write_catalog(disk, catalog.revision, &json)?;
+            catalog_files::write(disk, catalog.revision, json)?;
         }
         baseline::write(disk, &self.baselines)?;
         failpoint::hit("checkpoint-apply");
@@ -71,7 +67,7 @@ impl Checkpoint {
         self.table.persist()?;
         // Not before: until then the stamp that is on the disk may name an older one.
         match self.catalogs.last() {
-            Some(newest) => remove_old_catalogs(disk, newest.revision),
+            Some(newest) => catalog_files::remove_old(disk, newest.revision),
             None => Ok(()),
         }
     }
@@ -114,7 +110,7 @@ impl View {
         view.next_terminal = stamp.next_terminal;
         view.first_terminal = stamp.first_terminal;
         view.log_time = stamp.log_time;
-        view.catalog = read_catalog(disk, stamp.catalog_revision, &view.secrets)?;
+        view.catalog = catalog_files::read(disk, stamp.catalog_revision, &view.secrets)?;
         view.saved_revision = stamp.catalog_revision;
         view.load_state()?;
         view.load_open()?;
@@ -351,96 +347,4 @@ pub(super) fn all_rows(table: &dyn Table, space: Space) -> Result<Vec<Row>, Stor
             return Ok(all);
         }
     }
-}
-
-fn catalog_path(revision: u64) -> String {
-    format!("{CATALOG_DIRECTORY}/{revision:016}{CATALOG_ENDING}")
-}
-
-/// The revision that a file name in the directory stands for.
-pub(super) fn revision_of(name: &str) -> Option<u64> {
-    name.strip_suffix(CATALOG_ENDING)?.parse().ok()
-}
-
-/// The revisions of the catalog that have a file.
-pub(crate) fn catalog_revisions(disk: &dyn Disk) -> Result<Vec<u64>, StoreError> {
-    let names = disk
-        .list(CATALOG_DIRECTORY)
-        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
-    Ok(names.iter().filter_map(|name| revision_of(name)).collect())
-}
-
-/// Removes the files of later revisions, of changes that the log has lost.
-pub(crate) fn remove_catalogs_after(disk: &dyn Disk, revision: u64) -> Result<(), StoreError> {
-    for later in catalog_revisions(disk)? {
-        if later > revision {
-            let path = catalog_path(later);
-            disk.remove(&path).map_err(StoreError::io("remove", path))?;
-        }
-    }
-    Ok(())
-}
-
-fn write_catalog(disk: &dyn Disk, revision: u64, json: &[u8]) -> Result<(), StoreError> {
-    let io = |source| StoreError::Io {
-        doing: "write",
-        path: catalog_path(revision),
-        source,
-    };
-    disk.create_dir(CATALOG_DIRECTORY).map_err(io)?;
-    // A directory whose own name is not durable takes its files with it.
-    disk.sync_dir("").map_err(io)?;
-    let new = format!("{CATALOG_DIRECTORY}/new");
-    let file = disk.open(&new, true).map_err(io)?;
-    file.set_len(0).map_err(io)?;
-    file.write_at(0, json).map_err(io)?;
-    file.sync_data().map_err(io)?;
-    disk.rename(&new, &catalog_path(revision)).map_err(io)?;
-    disk.sync_dir(CATALOG_DIRECTORY).map_err(io)?;
-    Ok(())
-}
-
-/// Removes the catalogs that neither the stamp nor a baseline names, but for the newest of them.
-fn remove_old_catalogs(disk: &dyn Disk, revision: u64) -> Result<(), StoreError> {
-    let baselines = baseline::list(disk)?.into_iter();
-    let oldest = baselines.map(|baseline| baseline.catalog_revision).min();
-    let needed_from = oldest.unwrap_or(revision).min(revision);
-    let mut names = disk
-        .list(CATALOG_DIRECTORY)
-        .map_err(StoreError::io("list", CATALOG_DIRECTORY))?;
-    names.retain(|name| revision_of(name).is_some_and(|one| one < needed_from));
-    names.sort();
-    let surplus = names.len().saturating_sub(CATALOG_FILES_KEPT);
-    for name in names.into_iter().take(surplus) {
-        let path = format!("{CATALOG_DIRECTORY}/{name}");
-        disk.remove(&path).map_err(StoreError::io("remove", path))?;
-    }
-    Ok(())
-}
-
-pub(super) fn read_catalog(
-    disk: &dyn Disk,
-    revision: u64,
-    secrets: &Secrets,
-) -> Result<Catalog, StoreError> {
-    if revision == 0 {
-        return Ok(Catalog::default());
-    }
-    let path = catalog_path(revision);
-    let io = |source| StoreError::Io {
-        doing: "read",
-        path: catalog_path(revision),
-        source,
-    };
-    let file = disk.open(&path, false).map_err(|error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
-            let path = catalog_path(revision);
-            StoreError::CatalogMissing { path }
-        } else {
-            io(error)
-        }
-    })?;
-    let mut json = vec![0; file.len().map_err(io)? as usize];
-    file.read_at(0, &mut json).map_err(io)?;
-    Catalog::from_sealed_json(&json, secrets, &path)
 }

@@ -10,7 +10,7 @@ use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::time::Timestamp;
 
 use super::baseline::Baseline;
-use super::checkpoint::read_catalog;
+use super::catalog_files;
 use super::open_set::OpenSet;
 use super::table::Table;
 use super::{FIRST_IN_FLIGHT, View, ViewOptions};
@@ -45,7 +45,7 @@ impl View {
         view.clean_epoch = baseline.clean_epoch;
         view.next_terminal = baseline.next_terminal;
         view.first_terminal = baseline.next_terminal;
-        view.catalog = read_catalog(disk, baseline.catalog_revision, &view.secrets)?;
+        view.catalog = catalog_files::read(disk, baseline.catalog_revision, &view.secrets)?;
         view.saved_revision = baseline.catalog_revision;
         view.log_time = baseline.log_time;
         for (id, place) in &baseline.snapshots {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod breakable;
+mod catalog_files;
 mod check;
 mod conformance;
 mod grid;
