@@ -8,7 +8,7 @@ use hedgerow_core::time::Timestamp;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::log::lost::{self, Loss};
-use crate::log::{self, Log, LogOptions};
+use crate::log::{self, Log, LogOptions, kept};
 use crate::secrets::Secrets;
 use crate::view::table::{OpenTable, Table};
 use crate::view::{View, ViewOptions, catalog_files};
@@ -99,6 +99,8 @@ pub fn recover(
     })?;
     view.catch_up(&log, replay_bytes)?;
     view.check_rows()?;
+    // Nobody has read the events in them, and whoever delivers them would find what is wrong.
+    kept::check::refuse_damage(&*disk, options.store_id)?;
     let known = view.catalog().revision;
     let loss = accepted(
         with_declarations(loss, &*disk, log.end(), known)?,

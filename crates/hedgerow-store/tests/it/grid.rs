@@ -21,12 +21,12 @@ use hedgerow_store::record::{
     IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite, Progress, Record, Seek, Settled,
     SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
 };
-use hedgerow_store::recover::{Recovery, recover};
+use hedgerow_store::recover::{Recovery, RecoveryReport, recover};
 use hedgerow_store::view::table::MemoryTable;
 use hedgerow_store::view::{
     BEHIND_IN_FLIGHT, Counters, DueDelivery, FIRST_IN_FLIGHT, View, ViewOptions,
 };
-use hedgerow_store::{Group, Store};
+use hedgerow_store::{Group, Store, StoreError};
 
 use crate::support::{packed, secrets, small, ticking};
 use crate::watched::Watch;
@@ -537,6 +537,16 @@ impl Grid {
         let next = self.view.next_seqs();
         self.log.close();
         let table: Arc<MemoryTable> = Arc::default();
+        self.recover_in(&table).unwrap();
+        let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
+        let view = open_view(&self.disk, &table, recovered.store_id());
+        assert_eq!(view.mark(), recovered.end());
+        self.log = Arc::new(recovered.start_synchronous(&next));
+        view
+    }
+
+    /// Builds the view of a log that is closed in a table.
+    pub fn recover_in(&self, table: &Arc<MemoryTable>) -> Result<RecoveryReport, StoreError> {
         let recovery = Recovery {
             disk: self.disk.mount(),
             log: self.options.clone(),
@@ -545,13 +555,8 @@ impl Grid {
             replay_bytes: 30_000,
             accept_loss: false,
         };
-        let made = Arc::clone(&table);
-        recover(recovery, &|| Ok(None), || Ok(made as _), || Ok(())).unwrap();
-        let recovered = open_with(self.watch.over(self.disk.mount()), self.options.clone());
-        let view = open_view(&self.disk, &table, recovered.store_id());
-        assert_eq!(view.mark(), recovered.end());
-        self.log = Arc::new(recovered.start_synchronous(&next));
-        view
+        let made = Arc::clone(table);
+        recover(recovery, &|| Ok(None), || Ok(made as _), || Ok(()))
     }
 }
 

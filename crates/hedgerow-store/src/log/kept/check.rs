@@ -45,6 +45,18 @@ pub(crate) fn check(disk: &dyn Disk, store_id: [u8; 16]) -> Result<Checked, Stor
     Ok(checked)
 }
 
+/// Reads all that the manifest names.
+///
+/// # Errors
+/// [`StoreError::Damaged`] with the first file that has something wrong.
+pub(crate) fn refuse_damage(disk: &dyn Disk, store_id: [u8; 16]) -> Result<(), StoreError> {
+    let manifest = super::read_manifest(disk, store_id)?.unwrap_or_default();
+    manifest.files.iter().try_for_each(|entry| {
+        let file = KeptFile::open(disk, store_id, entry)?;
+        events_in(&file).map(drop)
+    })
+}
+
 fn events_in(file: &KeptFile) -> Result<u64, StoreError> {
     let mut count = 0;
     file.for_each_block(|block| {

@@ -301,6 +301,31 @@ fn kept_file(grid: &Grid) -> String {
     names.min().unwrap()
 }
 
+/// It built the view and said that the server could be started, which then refused what it read (issue 4).
+#[test]
+fn a_view_is_not_built_over_kept_files_that_are_damaged_issue_4() {
+    let grid = cleaned_grid();
+    grid.log.close();
+    let path = kept_file(&grid);
+    let file = grid.disk.mount().open(&path, false).unwrap();
+    let mut refused = 0;
+    for offset in (0..file.len().unwrap()).step_by(601) {
+        grid.disk.flip_bit(&path, offset);
+        let is_whole = grid.checked().is_healthy();
+        match grid.recover_in(&Arc::default()) {
+            Ok(_) => assert!(is_whole, "{offset}: between blocks there are zeros"),
+            Err(StoreError::Damaged { what }) => {
+                assert!(!is_whole && what.contains("kept/"), "{offset}: {what}");
+                refused += 1;
+            }
+            Err(error) => panic!("{offset}: {error}"),
+        }
+        grid.disk.flip_bit(&path, offset);
+    }
+    assert!(refused > 20, "{refused}");
+    grid.recover_in(&Arc::default()).unwrap();
+}
+
 #[test]
 fn a_kept_event_that_has_changed_is_refused_by_who_reads_it() {
     let mut grid = cleaned_grid();

@@ -144,7 +144,10 @@ fn a_store_with_more_than_it_may_have_drains() {
                 run.grid.checkpoint();
             }
         }
-        assert!(ended > 50 * waits, "{ended} ended, {waits} times without room");
+        assert!(
+            ended > 50 * waits,
+            "{ended} ended, {waits} times without room"
+        );
         let most = run.grid.watch.most();
         assert!(most <= stored + 4 * SEGMENT_BYTES, "{most} of {stored}");
         run.accept_all();
