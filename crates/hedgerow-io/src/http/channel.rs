@@ -12,6 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::ext::ReasonPhrase;
 use hyper_util::rt::TokioIo;
 
 use super::connect::Connection;
@@ -31,6 +32,7 @@ pub(super) struct Channel {
     connection: Option<Pin<Box<Driver>>>,
     /// Counts the connection as open for as long as the channel lives.
     slot: Slot,
+    head_bytes_max: usize,
 }
 
 /// Why there is no answer.
@@ -39,6 +41,8 @@ pub(super) enum ExchangeError {
     Unsent(Box<Outgoing>, Option<hyper::Error>),
     /// The request, or a part of it, may have reached the server.
     Failed(hyper::Error),
+    /// The head of the answer has more bytes than it may.
+    HeadTooLong { bytes: usize, bytes_max: usize },
 }
 
 impl Channel {
@@ -56,6 +60,7 @@ impl Channel {
             sender,
             connection: Some(Box::pin(connection)),
             slot,
+            head_bytes_max,
         })
     }
 
@@ -73,12 +78,19 @@ impl Channel {
             return Err(ExchangeError::Unsent(Box::new(request), None));
         }
         let answer = self.sender.try_send_request(request);
-        self.drive(answer)
+        let answer = self
+            .drive(answer)
             .await
             .map_err(|mut error| match error.take_message() {
                 Some(request) => ExchangeError::Unsent(Box::new(request), Some(error.into_error())),
                 None => ExchangeError::Failed(error.into_error()),
-            })
+            })?;
+        // hyper refuses what is not a head yet when its buffer is full; one that came whole in one read may be longer.
+        let (bytes, bytes_max) = (head_bytes(&answer), self.head_bytes_max);
+        if bytes > bytes_max {
+            return Err(ExchangeError::HeadTooLong { bytes, bytes_max });
+        }
+        Ok(answer)
     }
 
     /// Whether the next request can be sent now: the connection is open and no exchange is going on. Notices when the
@@ -111,4 +123,17 @@ impl Channel {
             self.connection = None;
         }
     }
+}
+
+/// How many bytes the head of an answer has, without the blanks that may stand around the values of its headers.
+fn head_bytes(answer: &Response<Incoming>) -> usize {
+    const STATUS_LINE: usize = "HTTP/1.1 200 \r\n".len();
+    const END: usize = "\r\n".len();
+    let reason = match answer.extensions().get::<ReasonPhrase>() {
+        Some(reason) => reason.as_bytes().len(),
+        None => answer.status().canonical_reason().map_or(0, str::len),
+    };
+    let headers = answer.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ":\r\n".len());
+    STATUS_LINE + reason + headers.sum::<usize>() + END
 }

@@ -113,8 +113,11 @@ impl Client {
         while let Some(mut channel) = self.pool.take(target) {
             match channel.exchange(request).await {
                 Ok(answer) => return Ok(self.answer(channel, answer)),
-                Err(ExchangeError::Failed(error)) => return Err(failure(error)),
                 Err(ExchangeError::Unsent(unsent, _)) => request = *unsent,
+                Err(ExchangeError::Failed(error)) => return Err(failure(error)),
+                Err(ExchangeError::HeadTooLong { bytes, bytes_max }) => {
+                    return Err(head_too_long(bytes, bytes_max));
+                }
             }
         }
         let mut channel = self.open(target).await?;
@@ -125,6 +128,9 @@ impl Client {
             }
             Err(ExchangeError::Unsent(_, None)) => {
                 Err(SendError::Reset("closed as soon as it was open".into()))
+            }
+            Err(ExchangeError::HeadTooLong { bytes, bytes_max }) => {
+                Err(head_too_long(bytes, bytes_max))
             }
         }
     }
@@ -212,6 +218,10 @@ fn idle_time(headers: &HeaderMap, setting: Duration) -> Duration {
         Some(seconds) => setting.min(Duration::from_secs(seconds.saturating_sub(1))),
         None => setting,
     }
+}
+
+fn head_too_long(bytes: usize, bytes_max: usize) -> SendError {
+    SendError::Protocol(format!("its head has {bytes} bytes, at most {bytes_max} are read").into())
 }
 
 fn failure(error: hyper::Error) -> SendError {

@@ -16,7 +16,7 @@ pub struct ClientOptions {
     /// How long an idle connection is kept. Shorter than the 5 s after which many servers close theirs, because a
     /// request that crosses with a close is a failed attempt.
     pub idle_time_max: Duration,
-    /// The longest head of an answer, at least 8,192 bytes.
+    /// The longest head of an answer, at least 8,192 bytes. Blanks around the values of its headers may not count.
     pub head_bytes_max: usize,
     /// How much of an answer's body is read for an excerpt (ED-127).
     pub body_bytes_max: usize,

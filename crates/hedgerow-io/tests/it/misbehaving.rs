@@ -92,6 +92,43 @@ async fn an_oversized_head_is_a_protocol_error() {
     }
 }
 
+/// The bound of a head holds to the byte, whether it comes whole or in pieces: hyper alone takes what one read brings (issue 4).
+#[tokio::test]
+async fn a_head_may_have_as_many_bytes_as_it_may_and_no_more_issue_4() {
+    for start in [
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 Quite All Right\r\n",
+        "HTTP/1.1 200 \r\n",
+    ] {
+        for bytes in [65_535, 65_536, 65_537, 66_000, 100_000, 130_000] {
+            for piece in [1_000, 1 << 20] {
+                let rest = "content-length:0\r\nx:\r\n\r\n";
+                let filler = "a".repeat(bytes - start.len() - rest.len());
+                let head = format!("{start}content-length:0\r\nx:{filler}\r\n\r\n");
+                assert_eq!(head.len(), bytes);
+                let server = Server::start(move |mut stream, _| {
+                    let head = head.clone();
+                    async move {
+                        read_request(&mut stream).await.unwrap();
+                        for piece in head.as_bytes().chunks(piece) {
+                            if stream.write_all(piece).await.is_err() {
+                                break;
+                            }
+                        }
+                    }
+                })
+                .await;
+                let sent = client().send(&server.target(), request("[]")).await;
+                match sent {
+                    Ok(answer) => assert!(bytes <= 65_536, "{start:?} {bytes} {}", answer.status),
+                    Err(SendError::Protocol(_)) => assert!(bytes > 65_536, "{start:?} {bytes}"),
+                    Err(error) => panic!("{start:?} {bytes}: {error:?}"),
+                }
+            }
+        }
+    }
+}
+
 /// FC-16: the head settles the attempt; the rest is cut off.
 #[tokio::test]
 async fn an_endless_body_is_cut_off() {
