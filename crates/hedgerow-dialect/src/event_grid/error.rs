@@ -76,6 +76,8 @@ pub struct PublishError {
     /// For the `Retry-After` header; only with `TooManyRequests` and `ServiceUnavailable`. At least a second, because
     /// clients take 0 for none (AZ-022).
     pub retry_after: Option<Duration>,
+    /// How many events the request has, if it could be read; else 0 (ED-299).
+    pub events: usize,
 }
 
 /// One fault of the JSON.
@@ -117,7 +119,14 @@ impl PublishError {
             message: message.into(),
             details: Vec::new(),
             retry_after: None,
+            events: 0,
         }
+    }
+
+    /// The same of a request with so many events.
+    pub(crate) fn of(mut self, events: usize) -> Self {
+        self.events = events;
+        self
     }
 
     /// A refusal that asks to come again after `wait`.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use hedgerow_core::limits;
-use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Element;
@@ -53,14 +53,14 @@ pub(crate) fn read<'b>(
         ..
     } = elements;
     if are_too_many {
-        return Err(PublishError::too_many());
+        return Err(PublishError::too_many().of(count));
     }
     read.map_err(|error| not_json(&error))?;
     if text.len() > limits::EVENT_BYTES_MAX {
-        check_sizes(text)?;
+        check_sizes(text).map_err(|error| error.of(count))?;
     }
     if invalid > 0 {
-        return Err(PublishError::events(schema, faults, invalid, count));
+        return Err(PublishError::events(schema, faults, invalid, count).of(count));
     }
     Ok(valid)
 }
@@ -120,7 +120,7 @@ struct Elements<'r, 'b, R> {
     faults: Vec<Detail>,
     /// Elements so far.
     count: usize,
-    /// The last of them was one more than a request may have.
+    /// They are more than a request may have.
     are_too_many: bool,
     /// Those of them with a fault.
     invalid: usize,
@@ -157,7 +157,11 @@ impl<'b, R: ReadElement<'b>> Visitor<'b> for &mut Elements<'_, 'b, R> {
             self.add(element);
             if self.count > limits::EVENTS_PER_REQUEST_MAX {
                 self.are_too_many = true;
-                return Err(A::Error::custom("too many events"));
+                // They are counted, and not read.
+                while elements.next_element::<IgnoredAny>()?.is_some() {
+                    self.count += 1;
+                }
+                return Ok(());
             }
         }
         Ok(())

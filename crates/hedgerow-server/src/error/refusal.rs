@@ -129,6 +129,11 @@ impl Refusal {
         &self.error.message
     }
 
+    /// How many events the request has, if it could be read; else 0.
+    pub const fn events(&self) -> usize {
+        self.error.events
+    }
+
     /// Whether the connection ends with the answer: what is left of the body is not waited for.
     pub const fn closes(&self) -> bool {
         self.closes

@@ -16,12 +16,13 @@ pub fn accepted(known: &Known, took: Duration, request_id: &str) {
     }
 }
 
-/// Takes note of a refusal: counts it, as many events if they were read and as one if not, and logs it under the id by which
-/// it can be found (ED-067). What nobody declared is no topic's.
+/// Takes note of a refusal: counts it, as many events as it has if it could be read and as one if not (ED-299), and logs it
+/// under the id by which it can be found (ED-067). What nobody declared is no topic's.
 pub fn refused(app: &App, known: &Known, refusal: &Refusal, request_id: &str) {
     let status = refusal.status().as_u16();
     let error_type = if status >= 500 { "Http5xx" } else { "Http4xx" };
-    let (reason, events) = ((error_type, refusal.code()), u64::from(known.events.max(1)));
+    let events = (known.events as usize).max(refusal.events()).max(1) as u64;
+    let reason = (error_type, refusal.code());
     let (failed, topic) = match &known.topic {
         Some(topic) => (&topic.metrics.publish_failed, &*topic.name),
         None => (&app.metrics.nowhere, ""),

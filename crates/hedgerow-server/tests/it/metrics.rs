@@ -106,7 +106,7 @@ async fn what_happens_is_counted_and_adds_up() {
         ),
         (
             r#"hedgerow_publish_fail_count_total{topic="orders",error_type="Http4xx",error="BadRequest"}"#.to_owned(),
-            1.0,
+            2.0,
         ),
         (
             r#"hedgerow_publish_fail_count_total{topic="",error_type="Http4xx",error="NotFound"}"#.to_owned(),
@@ -253,6 +253,58 @@ async fn deleted_and_many_subscriptions_are_bounded() {
         .keys()
         .filter(|name| name.starts_with("hedgerow_pending_events"));
     assert_eq!(with_names.count(), 3);
+    server.stop_and_wait().await;
+}
+
+/// ED-299: counts are of events. One that is refused takes the others of its request with it (ED-041); what could not be read
+/// counts as one.
+#[tokio::test]
+async fn refused_events_are_counted_and_not_their_requests_issue_4() {
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    let one = event("1").trim_matches(['[', ']']).to_owned();
+    let many = |count| vec![&*one; count];
+    let list = |events: &[&str]| format!("[{}]", events.join(","));
+    let with_one_invalid = [many(9), vec!["{}"]].concat();
+    let large = format!(r#"{{"id":"{}"}}"#, "x".repeat(1_100_000));
+    let rows = [
+        ("one is invalid", list(&with_one_invalid), 400, 10),
+        ("all are invalid", list(&["{}"; 10]), 400, 10),
+        ("one is too large", list(&[&one, &large]), 413, 2),
+        ("one too many", list(&many(5_001)), 413, 5_001),
+        ("many too many", list(&vec!["{}"; 7_000]), 413, 7_000),
+        (
+            "not whole",
+            list(&many(3)).trim_end_matches(']').to_owned(),
+            400,
+            1,
+        ),
+        ("no list", one.clone(), 400, 1),
+        ("an empty body", String::new(), 400, 1),
+        ("too many bytes", " ".repeat(1_536_001), 413, 1),
+    ];
+    let failed = async |error: &str| {
+        let name = format!(
+            r#"hedgerow_publish_fail_count_total{{topic="orders",error_type="Http4xx",error="{error}"}}"#
+        );
+        let found = samples(&page(&server, "/metrics").await);
+        found.get(&name).copied().unwrap_or(0.0)
+    };
+    for (what, body, status, events) in rows {
+        let error = if status == 400 {
+            "BadRequest"
+        } else {
+            "RequestEntityTooLarge"
+        };
+        let before = failed(error).await;
+        let answer = server.publish("orders", &key, body).await;
+        assert_eq!(answer.status, status, "{what}");
+        assert_eq!(failed(error).await - before, f64::from(events), "{what}");
+    }
+    // Who has no credential is not read.
+    let answer = server.publish("orders", "wrong", list(&many(10))).await;
+    assert_eq!(answer.status, 401);
+    assert_eq!(failed("Unauthorized").await, 1.0);
     server.stop_and_wait().await;
 }
 
