@@ -151,7 +151,10 @@ impl Tokens {
         };
         self.change(|list| {
             let name = &token.grant.name;
-            if name.eq_ignore_ascii_case(FIRST) || list.iter().any(|token| token.is_named(name)) {
+            if name.eq_ignore_ascii_case(FIRST) {
+                return Err(TokenError::First);
+            }
+            if list.iter().any(|token| token.is_named(name)) {
                 return Err(TokenError::Exists(name.clone()));
             }
             if list.len() >= limits::TOKENS_MAX {

@@ -322,7 +322,7 @@ impl From<TokenError> for ApiError {
                 "Conflict",
                 "delete it first, or choose another name; its secret cannot be shown again",
             ),
-            TokenError::First => (StatusCode::CONFLICT, "Conflict", "delete other tokens only"),
+            TokenError::First => (StatusCode::CONFLICT, "Conflict", "name another token"),
             TokenError::NotFound(_) => (
                 StatusCode::NOT_FOUND,
                 "NotFound",

@@ -232,7 +232,7 @@ async fn odd_tokens_are_refused_by_member() {
         (
             json!({ "name": "Admin", "rights": ["read"] }),
             409,
-            "already",
+            "file admin-token",
         ),
     ] {
         let answer = server.admin("POST", "/api/v1/tokens", body.clone()).await;
