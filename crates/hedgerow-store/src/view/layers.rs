@@ -5,6 +5,7 @@
 //! table's writes, and a row that comes and goes between two checkpoints never reaches the table.
 
 use std::collections::BTreeMap;
+use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ struct Change {
     /// No layer below has a row under this key: removing it leaves nothing to remember.
     fresh: bool,
 }
+
+/// Rows that the table is asked for once a first answer was not enough.
+const PAGE_ROWS_MIN: usize = 64;
+const PAGE_ROWS_MAX: usize = 4096;
 
 /// What a change costs in memory beside its key and value: the tree's share and the two vectors.
 const CHANGE_OVERHEAD_BYTES: usize = 80;
@@ -119,43 +124,70 @@ impl Layers {
     ) -> Result<Vec<Row>, StoreError> {
         let mut rows = Vec::new();
         let mut from = from.to_vec();
+        let mut page_rows = limit;
         while rows.len() < limit && from.as_slice() < to {
-            let below = self.table.scan(space, &from, to, limit)?;
+            let below = self.table.scan(space, &from, to, page_rows)?;
             // The table says nothing about keys behind the last row of a full answer; the next round looks there.
-            let next = if below.len() < limit {
+            let next = if below.len() < page_rows {
                 None
             } else {
                 below.last().map(|row| after(&row.0))
             };
             let end = next.as_deref().unwrap_or(to);
-            let merged = self.merge(space, below, &from, end);
-            rows.extend(merged.into_iter().take(limit - rows.len()));
+            let left = limit - rows.len();
+            rows.extend(self.merged(space, below, &from, end).take(left));
             match next {
                 Some(next) => from = next,
                 None => break,
             }
+            // Where there was nothing but removed rows there may be many more.
+            page_rows = (2 * page_rows).clamp(PAGE_ROWS_MIN, PAGE_ROWS_MAX);
         }
         Ok(rows)
     }
 
-    fn merge(
-        &self,
+    /// The rows of a part of the table with what the overlays say of that part.
+    fn merged<'a>(
+        &'a self,
         space: Space,
         below: Vec<Row>,
-        from: &[u8],
-        end: &[u8],
-    ) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let mut rows: BTreeMap<_, _> = below.into_iter().collect();
-        let overlays = [self.frozen.as_deref(), Some(&self.active)];
-        for overlay in overlays.into_iter().flatten() {
-            for (key, change) in overlay.range(space, from, Bound::Excluded(end)) {
-                match &change.value {
-                    Some(value) => rows.insert(key.clone(), value.clone()),
-                    None => rows.remove(key),
-                };
+        from: &'a [u8],
+        end: &'a [u8],
+    ) -> impl Iterator<Item = Row> + 'a {
+        let mut below = below.into_iter().peekable();
+        let of = |overlay: &'a Overlay| {
+            let changes = overlay.range(space, from, Bound::Excluded(end));
+            changes.peekable()
+        };
+        let mut active = of(&self.active);
+        let mut frozen = self.frozen.as_deref().map(of);
+        std::iter::from_fn(move || {
+            loop {
+                let keys = [
+                    below.peek().map(|(key, _)| key),
+                    frozen
+                        .as_mut()
+                        .and_then(Peekable::peek)
+                        .map(|(key, _)| *key),
+                    active.peek().map(|(key, _)| *key),
+                ];
+                let first = keys.iter().flatten().min()?;
+                let [is_below, is_frozen, is_active] = keys.map(|key| key == Some(*first));
+                let below = below.next_if(|_| is_below);
+                let frozen = frozen
+                    .as_mut()
+                    .and_then(|frozen| frozen.next_if(|_| is_frozen));
+                // The newest layer that knows the key says what its row is.
+                match (active.next_if(|_| is_active).or(frozen), below) {
+                    (Some((key, change)), _) => {
+                        if let Some(value) = &change.value {
+                            return Some((key.clone(), value.clone()));
+                        }
+                    }
+                    (None, row) => return row,
+                }
             }
-        }
-        rows
+        })
     }
 
     /// A measure of the memory of changes that are not being written yet.
