@@ -124,8 +124,17 @@ pub trait Store: Send + Sync + 'static {
         self.read(position)
     }
 
-    /// How full the store is.
+    /// How full the store is. Asks the disk.
     fn usage(&self) -> Usage;
+
+    /// What there is room for, as [`Store::usage`] says, without asking the disk: it is asked many times a second.
+    fn record_room(&self) -> RecordRoom {
+        let usage = self.usage();
+        RecordRoom {
+            queued_bytes: usage.queued_bytes,
+            room_bytes: usage.record_room_bytes,
+        }
+    }
 }
 
 /// An append on its way. Resolves after the sync that covers it; resolves with an error of the channel when the store
@@ -231,6 +240,15 @@ impl Default for Needed {
             from: u64::MAX,
         }
     }
+}
+
+/// What a store has room for, of what is written about deliveries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordRoom {
+    /// Bytes that wait to be written.
+    pub queued_bytes: u64,
+    /// Bytes that records may take besides.
+    pub room_bytes: u64,
 }
 
 /// How full a store is.

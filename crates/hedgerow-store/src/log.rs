@@ -74,7 +74,7 @@ use crate::disk::{Disk, DiskLock};
 use crate::error::StoreError;
 use crate::record::{PackedEvents, Record};
 use crate::view::baseline::{self, Baseline};
-use crate::{Appending, Group, Liveness, Store, StoredEvent, Usage};
+use crate::{Appending, Group, Liveness, RecordRoom, Store, StoredEvent, Usage};
 
 /// Issues the time of the server (design D4).
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -488,6 +488,10 @@ impl Store for Log {
 
     fn usage(&self) -> Usage {
         self.shared.usage()
+    }
+
+    fn record_room(&self) -> RecordRoom {
+        self.shared.record_room()
     }
 }
 

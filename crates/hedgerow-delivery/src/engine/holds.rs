@@ -47,7 +47,7 @@ impl Engine {
 
     /// How many held rows a turn may move: none while the log is slow to take what was queued, or has no room.
     pub(super) fn moves_of_a_turn(&self) -> usize {
-        let is_slow = self.store.usage().queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX;
+        let is_slow = self.store.record_room().queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX;
         if is_slow {
             0
         } else {

@@ -25,7 +25,7 @@ impl Engine {
     fn free_room(&self) -> u64 {
         let under_way = (self.endpoints.taken() + self.endings.under_way()) as u64;
         let reserved = under_way * limits::ATTEMPT_RECORDS_BYTES_MAX;
-        let room_bytes = self.store.usage().record_room_bytes;
+        let room_bytes = self.store.record_room().room_bytes;
         room_bytes.saturating_sub(reserved)
     }
 }

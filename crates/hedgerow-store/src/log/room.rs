@@ -28,8 +28,8 @@ use super::group::HEADER_BYTES;
 use super::kept::Pressure;
 use super::segment::Segment;
 use super::shared::Shared;
-use crate::Usage;
 use crate::error::{Fullness, StoreError};
+use crate::{RecordRoom, Usage};
 
 /// Segments whose bytes are on disk and not used: the rest of the active one, and the next one.
 pub(super) const AHEAD_SEGMENTS: u64 = 2;
@@ -91,20 +91,32 @@ impl Shared {
         let is_disk_full = self.check_space().is_some();
         let used_bytes = self.used_bytes();
         let watermark_bytes = self.options.watermark_bytes();
-        let queued_bytes = self.queue.bytes();
+        let RecordRoom {
+            queued_bytes,
+            room_bytes,
+        } = self.record_room();
         let request_bytes = REQUEST_BYTES.min(self.options.record_bytes_max() as u64);
-        let records_end = self.records_end();
         Usage {
             used_bytes,
             watermark_bytes,
             is_full: self.would_take(request_bytes, queued_bytes) > watermark_bytes || is_disk_full,
             queued_bytes,
-            record_room_bytes: records_end.saturating_sub(used_bytes + 2 * queued_bytes),
+            record_room_bytes: room_bytes,
             recycled_segments: self.pool.recycled(),
             kept_bytes: self.kept.bytes(),
             cleaned_segments: self.cleaned_segments.load(Ordering::Relaxed),
             copied_events: self.copied_events.load(Ordering::Relaxed),
             compacted_files: self.kept.compacted_files(),
+        }
+    }
+
+    /// What there is room for, of records.
+    pub(crate) fn record_room(&self) -> RecordRoom {
+        let queued_bytes = self.queue.bytes();
+        let taken = self.used_bytes() + 2 * queued_bytes;
+        RecordRoom {
+            queued_bytes,
+            room_bytes: self.records_end().saturating_sub(taken),
         }
     }
 
