@@ -126,9 +126,11 @@ fn check(store: &Store) -> Result<(), Failure> {
         count => {
             let noun = if count == 1 { "problem" } else { "problems" };
             let message = format!("{count} {noun} in {}", store.data.display());
-            let is_of_view_alone = report.problems.iter().all(|place| place.path == "view");
-            Err(Failure::new(message).with_hint(if is_of_view_alone {
-                "run `hedgerow recover`, which builds the view again"
+            let is_derived = |path: &str| path == "view" || path.starts_with("catalog/");
+            let can_be_built = report.problems.iter().all(|found| is_derived(&found.path));
+            Err(Failure::new(message).with_hint(if can_be_built {
+                "run `hedgerow recover`, which builds the view again, with the files of the catalog; if it says that it cannot, restore \
+                 the whole data directory from one backup"
             } else {
                 "restore the whole data directory from one backup; an index alone may be removed, and what is missing at the end \
                  of the log alone is given up by `hedgerow recover --accept-loss`"
