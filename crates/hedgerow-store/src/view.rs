@@ -32,6 +32,7 @@ mod stat;
 pub mod table;
 mod terminal;
 
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -102,9 +103,20 @@ struct SubscriptionState {
     topic: Option<TopicId>,
     row: SubscriptionRow,
     open: OpenSet,
+    /// As [`SubscriptionRow::due_floor`], but raised by every look that walked over removed rows.
+    first_due: Cell<Timestamp>,
 }
 
 impl SubscriptionState {
+    fn new(topic: Option<TopicId>, row: SubscriptionRow, open: OpenSet) -> Self {
+        Self {
+            topic,
+            first_due: row.due_floor.into(),
+            row,
+            open,
+        }
+    }
+
     /// The cursor goes past an event that is attempted, or ended, for the first time.
     fn pass(&mut self, seq: u64) {
         self.row.cursor = Some(self.row.cursor.unwrap_or(0).max(seq + 1));
@@ -260,9 +272,6 @@ impl View {
             }
             state.row.counters.matched += 1;
         }
-        if row != IN_FLIGHT && row < state.row.due_floor {
-            state.row.due_floor = row;
-        }
         self.put_owed(id, row, delivery.seq, &Owed::Attempt(delivery.progress));
         self.changed.subscriptions.insert(id);
     }
@@ -279,9 +288,6 @@ impl View {
         };
         if !state.open.contains(delivery.seq) {
             return;
-        }
-        if delivery.due < state.row.due_floor {
-            state.row.due_floor = delivery.due;
         }
         self.layers
             .remove(Space::Due, rows::due_key(id, IN_FLIGHT, delivery.seq));
@@ -332,7 +338,6 @@ impl View {
         let disposition = match dead.then {
             DeadThen::WriteDue(due, write) => {
                 state.open.insert(dead.seq);
-                state.row.due_floor = state.row.due_floor.min(due);
                 let owed = Owed::DeadLetter(dead.pending(write));
                 return self.put_owed(id, due, dead.seq, &owed);
             }
@@ -448,11 +453,7 @@ impl View {
             cursor: Some(self.next_seq(topic)),
             ..Default::default()
         };
-        let state = SubscriptionState {
-            topic: Some(topic),
-            row,
-            open: OpenSet::default(),
-        };
+        let state = SubscriptionState::new(Some(topic), row, OpenSet::default());
         self.subscriptions.insert(id, state);
         self.members.entry(topic).or_default().push(id);
         self.changed.subscriptions.insert(id);
@@ -470,6 +471,10 @@ impl View {
     }
 
     fn put_owed(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, owed: &Owed) {
+        if let Some(state) = self.subscriptions.get_mut(&id).filter(|_| due != IN_FLIGHT) {
+            state.row.due_floor = state.row.due_floor.min(due);
+            state.first_due = state.first_due.get().min(due).into();
+        }
         self.layers
             .put_new(Space::Due, rows::due_key(id, due, seq), rows::encode(owed));
     }
@@ -482,7 +487,7 @@ impl View {
             self.members.entry(topic).or_default().push(id);
         }
         self.subscriptions
-            .insert(id, SubscriptionState { topic, row, open });
+            .insert(id, SubscriptionState::new(topic, row, open));
     }
 
     /// The table under the view.

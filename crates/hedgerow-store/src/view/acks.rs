@@ -122,7 +122,6 @@ impl View {
         }
         self.layers
             .remove(Space::Due, rows::due_key(id, delivery.from, delivery.seq));
-        state.row.due_floor = state.row.due_floor.min(delivery.due);
         let owed = Owed::Attempt(delivery.progress);
         self.put_owed(id, delivery.due, delivery.seq, &owed);
         self.changed.subscriptions.insert(id);
@@ -154,7 +153,6 @@ impl View {
             counters.matched += seqs.len() as u64;
             state.open.replace(&seqs);
             state.row.cursor = Some(seek.cursor);
-            state.row.due_floor = state.row.due_floor.min(seek.at);
             state.row.ack_epoch = seek.ack_epoch;
         }
         self.changed.subscriptions.insert(id);
@@ -200,7 +198,6 @@ impl View {
             return;
         }
         state.row.counters.matched += 1;
-        state.row.due_floor = state.row.due_floor.min(resent.due);
         let owed = Owed::Attempt(resent.progress);
         self.put_owed(id, resent.due, resent.seq, &owed);
         self.changed.subscriptions.insert(id);
@@ -217,7 +214,6 @@ impl View {
                 continue;
             }
             state.row.counters.matched += 1;
-            state.row.due_floor = state.row.due_floor.min(*published);
             self.put_owed(id, *published, *seq, &Begun::owed(*published));
         }
         self.changed.subscriptions.insert(id);

@@ -299,12 +299,10 @@ impl View {
             .collect();
         self.floors_after = (ids.len() == RAISED_FLOORS_MAX).then(|| ids[ids.len() - 1]);
         for id in ids {
-            let first = self
-                .due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)?
-                .first()
-                .map(|row| row.due);
-            if let (Some(state), Some(first)) = (self.subscriptions.get_mut(&id), first) {
-                state.row.due_floor = first;
+            // The look raises it.
+            self.due(id, BEHIND_IN_FLIGHT, Timestamp::MAX, 1)?;
+            if let Some(state) = self.subscriptions.get_mut(&id) {
+                state.row.due_floor = state.first_due.get();
             }
         }
         Ok(())

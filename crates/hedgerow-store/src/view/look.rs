@@ -114,31 +114,34 @@ impl View {
         through: Timestamp,
         limit: usize,
     ) -> Result<Vec<DueDelivery>, StoreError> {
-        let floor = self
-            .subscriptions
-            .get(&subscription)
-            .map(|state| state.row.due_floor);
+        let state = self.subscriptions.get(&subscription);
+        let floor = state.map(|state| state.first_due.get());
         let mut from = rows::due_key(subscription, after.0, after.1);
         from.push(0);
         // Behind those in flight nothing stands before the floor; a scan from there would walk over removed rows.
-        if let Some(floor) = floor.filter(|floor| *floor > after.0)
-            && after != FIRST_IN_FLIGHT
-        {
+        let floor = floor.filter(|_| after != FIRST_IN_FLIGHT);
+        if let Some(floor) = floor.filter(|floor| *floor > after.0) {
             from = rows::due_key(subscription, floor, 0);
         }
         let mut to = rows::due_key(subscription, through, u64::MAX);
         to.push(0);
         let rows = self.layers.scan(Space::Due, &from, &to, limit)?;
-        rows.into_iter()
-            .map(|(key, value)| {
-                let (due, seq) = rows::parse_due_key(&key)?;
-                Ok(DueDelivery {
-                    due,
-                    seq,
-                    owed: rows::decode(&value)?,
-                })
+        let rows = rows.into_iter().map(|(key, value)| {
+            let (due, seq) = rows::parse_due_key(&key)?;
+            Ok(DueDelivery {
+                due,
+                seq,
+                owed: rows::decode(&value)?,
             })
-            .collect()
+        });
+        let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+        let is_first = after == BEHIND_IN_FLIGHT || floor.is_some_and(|floor| floor > after.0);
+        if let (Some(state), true, true) = (state, is_first, limit > 0) {
+            // The next look walks over none of those that were removed before.
+            let first = rows.first().map_or(through, |row| row.due);
+            state.first_due.set(first.max(state.first_due.get()));
+        }
+        Ok(rows)
     }
 
     /// What stands in the due index under this time for the delivery.

@@ -273,11 +273,18 @@ impl Grid {
     }
 
     pub fn fail(&mut self, subscription: SubscriptionId, seq: u64, progress: Progress) {
-        let delivery = FailedDelivery {
-            seq,
-            due: Timestamp::from_millis(self.time + 10_000),
-            progress,
-        };
+        let due = Timestamp::from_millis(self.time + 10_000);
+        self.fail_until(subscription, seq, due, progress);
+    }
+
+    pub fn fail_until(
+        &mut self,
+        subscription: SubscriptionId,
+        seq: u64,
+        due: Timestamp,
+        progress: Progress,
+    ) {
+        let delivery = FailedDelivery { seq, due, progress };
         self.journal(Record::Failed(Failed {
             subscription,
             deliveries: vec![delivery],

@@ -12,7 +12,7 @@ use hedgerow_store::record::{
 };
 use hedgerow_store::view::Disposition::{self, DeadLettered, Dropped};
 use hedgerow_store::view::{
-    Counters, DueDelivery, FIRST_IN_FLIGHT, TerminalFilter, View, chunks_of,
+    BEHIND_IN_FLIGHT, Counters, DueDelivery, FIRST_IN_FLIGHT, TerminalFilter, View, chunks_of,
 };
 use hedgerow_store::{Liveness, StoreError};
 
@@ -118,6 +118,51 @@ fn an_undelivered_delivery_is_dropped_or_written_or_waits_for_that() {
             assert_eq!(rows(&grid.view), []);
             assert_eq!(grid.view.cursor(SUBSCRIPTION), 2);
             assert!(!grid.view.needed(TOPIC, 1..=1).open.contains(1));
+        }
+    }
+}
+
+/// A look walks over no row that was removed before another look, and misses none that came since.
+#[test]
+fn what_is_due_first_is_found_again_and_again() {
+    let mut grid = with_events(5);
+    let progress = grid.progress(1);
+    fold(&mut grid, started(1..=5, progress));
+    let mut expected: Vec<(Timestamp, u64)> = Vec::new();
+    let steps: [(bool, u64, u64); 8] = [
+        (true, 1, 30),
+        (true, 2, 10),
+        (false, 2, 10),
+        (true, 3, 20),
+        (false, 1, 30),
+        (false, 3, 20),
+        (true, 4, 5),
+        (true, 5, 4),
+    ];
+    for (is_failure, seq, due) in steps {
+        if is_failure {
+            grid.fail_until(SUBSCRIPTION, seq, at(due), progress);
+            expected.push((at(due), seq));
+        } else {
+            grid.settle(SUBSCRIPTION, seq, at(due));
+            expected.retain(|row| row.1 != seq);
+        }
+        expected.sort_unstable();
+        for limit in [1, 10] {
+            let found = grid
+                .view
+                .due(SUBSCRIPTION, BEHIND_IN_FLIGHT, Timestamp::MAX, limit);
+            let found: Vec<_> = found
+                .unwrap()
+                .iter()
+                .map(|row| (row.due, row.seq))
+                .collect();
+            assert_eq!(found[..], expected[..expected.len().min(limit)]);
+        }
+        let early = grid.view.due(SUBSCRIPTION, BEHIND_IN_FLIGHT, at(3), 10);
+        assert_eq!(early.unwrap(), []);
+        if due == 20 {
+            grid.checkpoint();
         }
     }
 }
