@@ -19,6 +19,8 @@ const FILL_RATE_MIN: u64 = 2_000;
 
 /// Before and after, it is measured so often.
 const PARTS: usize = 3;
+/// Latency is measured so many times as long as other cases, so that checkpoints fall into each part.
+const LATENCY_TIMES: u32 = 2;
 
 /// What is measured.
 struct Part {
@@ -98,7 +100,7 @@ fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Ve
         };
         load(time / 4).run()?;
         well.measure(true);
-        load(time).run()?;
+        load(LATENCY_TIMES * time).run()?;
         subject.drain(ONE_TOPIC, 1)?;
         parts.push(Part {
             rate: report.events as f64 / report.seconds,
