@@ -132,8 +132,9 @@ pub fn succeeds_within(command: &mut Command, limit: Duration) -> bool {
 
 /// Ends a program that leads a group of its own, and the others of the group: cargo would leave its tests running.
 fn end_group(leader: &mut Child) {
-    let group = format!("-{}", leader.id());
-    if !succeeds(Command::new("kill").args(["-KILL", "--", &group])) {
+    // The shell's own `kill`: a small machine has no program of that name.
+    let script = format!("kill -s KILL -- -{}", leader.id());
+    if !succeeds(Command::new("sh").args(["-c", &script])) {
         let _ = leader.kill();
     }
 }
