@@ -2,6 +2,7 @@
 //! attempt the log is needed from the first of them on, for whatever the filter will say of the others. If they are few their
 //! deliveries are begun without an attempt, so that everything else can be forgotten (design D6).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -17,35 +18,31 @@ const AFTER: Duration = Duration::from_secs(30);
 const BEGUN_PER_RECORD: usize = 512;
 
 impl Engine {
-    /// Begins what waits for subscriptions of a topic that want little of it.
-    pub(super) fn begin_sparse(&mut self, topic: TopicId) -> Result<(), StoreError> {
-        let reader = self.readers.get(&topic);
-        let Some(reader) = reader.filter(|_| self.phase == Phase::Running) else {
+    /// Begins what waits for subscriptions of these topics that want little of them.
+    pub(super) fn begin_sparse(&mut self, topics: &BTreeSet<TopicId>) -> Result<(), StoreError> {
+        if self.phase != Phase::Running {
             return Ok(());
-        };
-        let head = reader.head;
-        let now = self.now();
+        }
         let usage = self.store.usage();
         let is_pressed = usage.used_bytes > usage.watermark_bytes / 2;
         let mut room = self.room_for_rows();
-        let mut taken = Vec::new();
-        for id in &reader.subscriptions {
-            let Some(runner) = self.runners.get_mut(id) else {
+        let now = self.now();
+        let readers = topics.iter().filter_map(|topic| self.readers.get(topic));
+        let members: Vec<_> = readers
+            .flat_map(|reader| reader.subscriptions.iter().map(|id| (*id, reader.head)))
+            .collect();
+        for (id, head) in members {
+            let Some(runner) = self.runners.get_mut(&id) else {
                 continue;
             };
             let first = runner.oldest_waiting();
             let is_old = first.is_some_and(|(_, published)| now.since(published) >= AFTER);
-            if (is_old || is_pressed)
-                && runner.waiting_len() <= room
-                && !self.purges.is_under_way(*id)
-            {
+            let is_time = is_old || is_pressed;
+            if is_time && runner.waiting_len() <= room && !self.purges.is_under_way(id) {
                 let events = runner.take_sparse(head);
                 room -= events.len();
-                taken.push((*id, events));
+                self.begin(id, &events)?;
             }
-        }
-        for (id, events) in taken {
-            self.begin(id, &events)?;
         }
         Ok(())
     }

@@ -191,8 +191,9 @@ impl Engine {
 
     /// Says in the log how far the readers have come, where that is not what was said last.
     fn journal_places(&mut self) -> Result<(), StoreError> {
-        for topic in std::mem::take(&mut self.moved) {
-            self.begin_sparse(topic)?;
+        let moved = std::mem::take(&mut self.moved);
+        self.begin_sparse(&moved)?;
+        for topic in moved {
             let Some(reader) = self.readers.get_mut(&topic) else {
                 continue;
             };
