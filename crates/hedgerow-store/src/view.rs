@@ -471,7 +471,9 @@ impl View {
     }
 
     fn put_owed(&mut self, id: SubscriptionId, due: Timestamp, seq: u64, owed: &Owed) {
-        if let Some(state) = self.subscriptions.get_mut(&id).filter(|_| due != IN_FLIGHT) {
+        if due != IN_FLIGHT
+            && let Some(state) = self.subscriptions.get_mut(&id)
+        {
             state.row.due_floor = state.row.due_floor.min(due);
             state.first_due = state.first_due.get().min(due).into();
         }
