@@ -398,19 +398,20 @@ fn a_stretch_of_frames_is_checked_by_its_crc() {
     assert!(damaged > 500, "{damaged}");
 }
 
+/// Opening reads of a sealed segment its index and no more, and all of it where there is none.
 #[test]
-#[ignore = "a measurement: prints how long opening takes with and without indexes, and a check"]
-fn opening_is_measured() {
+fn opening_reads_no_segment_that_has_its_index() {
+    const SEALED: u32 = 8;
     let directory = tempfile::tempdir().unwrap();
     let disk = || Arc::new(RealDisk::new(directory.path()).unwrap());
     let options = LogOptions {
-        segment_bytes: 4 * 1024 * 1024,
+        segment_bytes: 1024 * 1024,
         bytes_max: 1 << 40,
         ..LogOptions::default()
     };
     let recovered = Log::open(disk(), options.clone(), ticking(0)).unwrap();
     let log = recovered.start_synchronous(&HashMap::new());
-    while log.durable().borrow().segment() <= 64 {
+    while log.durable().borrow().segment() <= SEALED {
         for number in 0..200_u32 {
             log.append(TopicId(1 + number % 10), packed("x", 1000))
                 .unwrap();
@@ -418,26 +419,22 @@ fn opening_is_measured() {
         log.commit_queued().unwrap();
     }
     drop(log);
-    let index_bytes: u64 = (1..=64)
-        .map(|number| disk().open(&path(number), false).unwrap().len().unwrap())
-        .sum();
-    println!("{index_bytes} bytes of indexes");
-    let timed = |what: &str| {
-        let begun = std::time::Instant::now();
-        let work = Log::open(disk(), options.clone(), ticking(0))
-            .unwrap()
-            .work();
-        println!("{what}: {:?}, {work:?}", begun.elapsed());
+    let open = || {
+        let recovered = Log::open(disk(), options.clone(), ticking(0)).unwrap();
+        recovered.work()
     };
-    timed("with indexes");
-    timed("with indexes");
-    for number in 1..=64 {
+    let with = open();
+    assert_eq!(with.indexes_used, SEALED as usize);
+    for number in 1..=SEALED {
         disk().remove(&path(number)).unwrap();
     }
-    timed("without");
-    timed("without");
-    let begun = std::time::Instant::now();
+    let without = open();
+    assert_eq!(without.indexes_used, 0);
+    let events_bytes = u64::from(SEALED) * u64::from(options.segment_bytes) / 2;
+    assert!(
+        without.scanned_bytes > with.scanned_bytes + events_bytes,
+        "{with:?}, {without:?}"
+    );
     let report = check(&*disk(), &secrets(), &|| Ok(None)).unwrap();
     assert!(report.is_healthy(), "{:?}", report.problems);
-    println!("check: {:?}, {} bytes", begun.elapsed(), report.read_bytes);
 }
