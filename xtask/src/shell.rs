@@ -185,12 +185,12 @@ mod tests {
         assert_eq!(spelled(&command), "cargo test --workspace");
     }
 
-    /// What a program started goes with it: nobody has its output open any more.
+    /// What a program started goes with it, before it has come to its end.
     #[test]
     fn what_a_program_started_ends_with_it() {
         let (reader, writer) = std::io::pipe().unwrap();
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 600 & wait"]);
+        command.args(["-c", "(sleep 60; echo left) & wait"]);
         command.process_group(0).stdout(writer);
         let mut child = command.spawn().unwrap();
         // It keeps an end of the pipe.
