@@ -19,17 +19,7 @@ fn what_is_not_delivered_is_listed() {
     let place = Place::new();
     let server = Server::serve(&place, "");
     printed(&server.run(&["topic", "create", "orders"]));
-    let create = [
-        "event-subscription",
-        "create",
-        "--name",
-        "billing",
-        "--source-resource-id",
-        "orders",
-        "--endpoint",
-        &endpoint_with(400),
-    ];
-    printed(&server.run(&create));
+    server.subscribe("orders", "billing", &endpoint_with(400));
     let keys = json(&server, &["topic", "keys", "orders"]);
     let key = keys["key2"].as_str().unwrap();
     let published = server.run(&[
@@ -136,16 +126,7 @@ fn attempts_of_an_event_are_listed() {
     let server = Server::serve(&place, "");
     printed(&server.run(&["topic", "create", "orders"]));
     let endpoint = endpoint_with(200);
-    printed(&server.run(&[
-        "event-subscription",
-        "create",
-        "--name",
-        "billing",
-        "--source-resource-id",
-        "orders",
-        "--endpoint",
-        &endpoint,
-    ]));
+    server.subscribe("orders", "billing", &endpoint);
     let none = complained(&server.run(&["event", "attempts", "a/b 1"]), 1);
     assert!(
         none.starts_with("error: no attempt is remembered; "),

@@ -122,6 +122,20 @@ impl Server {
         Self::start(command, &place.path("ready.json"))
     }
 
+    /// Declares a subscription to everything of a topic, which is there.
+    pub fn subscribe(&self, topic: &str, name: &str, endpoint: &str) -> String {
+        printed(&self.run(&[
+            "event-subscription",
+            "create",
+            "--name",
+            name,
+            "--source-resource-id",
+            topic,
+            "--endpoint",
+            endpoint,
+        ]))
+    }
+
     /// Starts a command and waits for its ready file.
     pub fn start(mut command: Command, ready_file: &Path) -> Self {
         let mut child = command
