@@ -3,6 +3,7 @@
 mod convert;
 mod custom_mapping;
 mod dead_letter_record;
+mod delivery_attributes;
 mod delivery_headers;
 mod filter;
 mod filter_config;
@@ -21,10 +22,11 @@ use crate::table::{Case, Run};
 type Judge = fn(&Case) -> Result<Run, String>;
 
 /// The kinds by name.
-pub const KINDS: [(&str, Judge); 12] = [
+pub const KINDS: [(&str, Judge); 13] = [
     ("convert", convert::judge),
     ("custom_mapping", custom_mapping::judge),
     ("dead_letter_record", dead_letter_record::judge),
+    ("delivery_attributes", delivery_attributes::judge),
     ("delivery_headers", delivery_headers::judge),
     ("filter", filter::judge),
     ("filter_config", filter_config::judge),

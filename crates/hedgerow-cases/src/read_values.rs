@@ -1,11 +1,13 @@
 //! How values in the tables are read.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hedgerow_core::outcome::{DeadLetterReason, DestinationKind, Outcome};
 use hedgerow_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Milliseconds. Times in the tables are seconds with up to three decimals.
 ///
@@ -106,5 +108,37 @@ pub fn expand(value: Value) -> Result<Value, String> {
                 .collect()
         }
         other => Ok(other),
+    }
+}
+
+/// The same of JSON text, in which every number stays as it is written.
+///
+/// # Errors
+///
+/// If an abbreviation is none of these.
+pub fn expand_text(raw: &RawValue) -> Result<String, String> {
+    let text = raw.get();
+    let unreadable = |error: serde_json::Error| error.to_string();
+    match text.as_bytes().first() {
+        Some(b'[') => {
+            let list: Vec<&RawValue> = serde_json::from_str(text).map_err(unreadable)?;
+            let list: Result<Vec<_>, _> = list.into_iter().map(expand_text).collect();
+            Ok(format!("[{}]", list?.join(",")))
+        }
+        Some(b'{') => {
+            let members: BTreeMap<String, &RawValue> =
+                serde_json::from_str(text).map_err(unreadable)?;
+            if members.keys().any(|name| name.starts_with('$')) {
+                let value = serde_json::from_str(text).map_err(unreadable)?;
+                return expand(value).map(|value| value.to_string());
+            }
+            let members = members.into_iter().map(|(name, value)| {
+                let name = Value::String(name);
+                Ok(format!("{name}:{}", expand_text(value)?))
+            });
+            let members: Result<Vec<_>, String> = members.collect();
+            Ok(format!("{{{}}}", members?.join(",")))
+        }
+        _ => Ok(text.to_owned()),
     }
 }

@@ -9,6 +9,7 @@
 //! | `key.rs` | what a key names |
 //! | `table.rs` | how the values at the keys of many filters are found at once |
 //! | `value.rs` | what a value is for comparing |
+//! | `text.rs` | what a value is for those who send it on |
 //! | `condition.rs` | what each operator says to a value |
 //! | `index.rs`, `prefixes.rs` | which of many filters an event has to be shown to |
 //!
@@ -21,6 +22,7 @@ mod index;
 mod key;
 mod prefixes;
 mod table;
+mod text;
 mod value;
 
 use std::borrow::Cow;
@@ -35,6 +37,7 @@ use crate::spec::FilterSpec;
 pub use self::event::FilterEvent;
 pub use self::index::{Answer, FilterIndex};
 pub use self::key::Key;
+pub use self::text::TextKeys;
 
 /// How filters are understood, for all subscriptions of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

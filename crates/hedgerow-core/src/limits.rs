@@ -72,7 +72,13 @@ pub const INCLUDED_EVENT_TYPES_MAX: usize = 1_000;
 /// units for the texts of advanced filters, which are at most three bytes each; the same bound keeps the others small.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1_536;
 
-/// Bytes of a `sourceField` of an input mapping: a path that a person writes.
+/// Custom delivery properties of one subscription. Source: ED-143.
+pub const DELIVERY_ATTRIBUTES_MAX: usize = 10;
+
+/// Bytes of the name of one: what common servers take of a header's name.
+pub const DELIVERY_ATTRIBUTE_NAME_BYTES_MAX: usize = 256;
+
+/// Bytes of a `sourceField`, of an input mapping or of a custom delivery property: a path that a person writes.
 pub const SOURCE_FIELD_BYTES_MAX: usize = 512;
 
 /// Names in one: each is a level of the event that is looked into.

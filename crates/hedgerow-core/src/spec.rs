@@ -11,7 +11,9 @@
 
 mod advanced;
 mod dead_letter;
+mod delivery_attributes;
 mod delivery_schema;
+mod endpoint_type;
 mod endpoint_url;
 mod fields;
 mod filter;
@@ -28,7 +30,11 @@ use serde_json::Value;
 
 pub use advanced::{AdvancedFilter, Operands};
 pub use dead_letter::{ContainerPath, DeadLetterDestination};
+pub use delivery_attributes::{
+    AttributeRules, AttributeValue, DeliveryAttribute, MASK, is_header_value,
+};
 pub use delivery_schema::DeliverySchema;
+pub use endpoint_type::EndpointType;
 pub use endpoint_url::EndpointUrl;
 pub use filter::{FilterLimits, FilterSpec};
 pub use hold::ProbationSpec;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
+use hedgerow_core::limits;
 use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
 use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::retry::{DeliveryKey, is_late_success};
 use hedgerow_core::time::{Now, Timestamp};
-use hedgerow_dialect::delivery::{self, DeliveryHeaders, SentEvent};
+use hedgerow_dialect::delivery::{self, DeliveryHeaders, ResolvedHeaders, SentEvent, Unusable};
 use hedgerow_dialect::event_grid;
 use hedgerow_io::chance;
 use hedgerow_io::clock::{Clock, OpenExchange};
@@ -254,6 +255,7 @@ fn request(
         event.published,
     );
     let traceparent = traceparent(&unpacked);
+    let custom = resolved_headers(plan, &unpacked, &topic_path);
     let headers = delivery::headers(&DeliveryHeaders {
         schema: plan.delivery_schema,
         is_batched: false,
@@ -266,12 +268,46 @@ fn request(
             data_version: unpacked.data_version.as_deref(),
         }],
         traceparent: traceparent.as_deref(),
+        custom: &custom,
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = plan.path_and_query.clone().into();
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// The custom headers that an event is sent with (ED-143 to ED-146): events with different ones never share a request.
+pub(crate) fn resolved_headers(
+    plan: &Plan,
+    event: &Event<'_>,
+    topic_path: &str,
+) -> ResolvedHeaders {
+    if plan.custom_headers.is_empty() {
+        return ResolvedHeaders::none();
+    }
+    let (topic, subscription) = (&plan.topic_name, &plan.subscription_name);
+    plan.custom_headers
+        .resolve(event, topic_path, |header, why| {
+            let event_id = &*event.id;
+            let problem = match why {
+                Unusable::TooLong { bytes } => format!(
+                    "its value has {bytes} bytes, {} are possible",
+                    limits::HEADER_VALUE_BYTES_MAX
+                ),
+                Unusable::Characters => {
+                    "its value has line breaks or control characters".to_owned()
+                }
+            };
+            tracing::warn!(
+                topic,
+                subscription,
+                event_id,
+                %header,
+                problem,
+                "an event is sent without one of its headers"
+            );
+        })
 }
 
 /// The header of that name for this attempt: the trace that the event was published in, or else the one it carries, with

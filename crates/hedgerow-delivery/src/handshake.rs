@@ -11,6 +11,7 @@ use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::{Consent, TryMet, ValidationSettings};
+use hedgerow_dialect::delivery::CustomHeaders;
 use hedgerow_dialect::handshake::{cloud_events, event_grid};
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
@@ -20,6 +21,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 
 use crate::in_full;
+use crate::plan::secret_headers;
 use crate::strike::Secrets;
 
 /// One handshake to make.
@@ -31,6 +33,8 @@ pub(crate) struct HandshakeJob {
     /// Path and query of the endpoint, sent unchanged (ED-121, ED-164).
     pub(crate) path_and_query: PathAndQuery,
     pub(crate) form: Form,
+    /// Those of the subscription's deliveries that do not depend on an event are sent here too (ED-151).
+    pub(crate) custom_headers: CustomHeaders,
     /// The secret at the end of `url`.
     pub(crate) token: String,
     /// What completes the handshake when it is opened.
@@ -190,7 +194,7 @@ async fn ask(
 
 fn request(job: &HandshakeJob, code: &str, now: Timestamp) -> Request<Bytes> {
     let name = &job.subscription_name;
-    let (method, headers, body) = match &job.form {
+    let (method, mut headers, body) = match &job.form {
         Form::Event { topic_path } => {
             let id = chance::uuid();
             let event = event_grid::ValidationEvent {
@@ -208,6 +212,12 @@ fn request(job: &HandshakeJob, code: &str, now: Timestamp) -> Request<Bytes> {
             (Method::OPTIONS, headers, Vec::new())
         }
     };
+    for (name, value) in job.custom_headers.fixed() {
+        // What the handshake itself says is not said otherwise.
+        if !name.as_str().starts_with("webhook-request-") {
+            headers.insert(name, value.clone());
+        }
+    }
     let mut request = Request::new(Bytes::from(body));
     *request.method_mut() = method;
     *request.uri_mut() = job.path_and_query.clone().into();
@@ -276,7 +286,8 @@ fn judge(
 fn secrets(job: &HandshakeJob, code: &str) -> Secrets {
     let query = job.path_and_query.query().unwrap_or_default();
     let ours = format!("token={}&code={code}", job.token);
-    Secrets::of_url(job.path_and_query.path(), &[query, &ours])
+    let headers = secret_headers(&job.custom_headers);
+    Secrets::of_endpoint(job.path_and_query.path(), &[query, &ours], &headers)
 }
 
 fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {

@@ -14,6 +14,7 @@ use hedgerow_core::spec::{
     DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, ProbationSpec, WebhookTls,
 };
 use hedgerow_core::validation::start_interval;
+use hedgerow_dialect::delivery::CustomHeaders;
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic};
 
@@ -37,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) response_timeout: Duration,
     /// The form of what is sent.
     pub(crate) delivery_schema: DeliverySchema,
+    /// What it adds to the headers of what is sent (ED-143).
+    pub(crate) custom_headers: CustomHeaders,
     /// Where what is given up is written; `None` to drop it (ED-244).
     pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
     pub(crate) dead_letter: DeadLetterSettings,
@@ -49,7 +52,7 @@ pub(crate) struct Plan {
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
     /// Made when an answer is first shown: most subscriptions have none at a time.
-    url_secrets: OnceLock<Secrets>,
+    secrets: OnceLock<Secrets>,
     path_secrets: OnceLock<Secrets>,
 }
 
@@ -86,6 +89,7 @@ impl Plan {
             disable_on_gone: subscription.spec.disable_on_gone,
             response_timeout: subscription.spec.response_timeout,
             delivery_schema: subscription.spec.event_delivery_schema,
+            custom_headers: CustomHeaders::new(&subscription.spec.delivery_attributes),
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
             start_interval: subscription.allowed_rate.map(start_interval),
@@ -93,16 +97,19 @@ impl Plan {
             delayed_delivery: subscription.spec.delayed_delivery,
             delayed_at,
             is_paused: subscription.is_paused,
-            url_secrets: OnceLock::new(),
+            secrets: OnceLock::new(),
             path_secrets: OnceLock::new(),
         })
     }
 
-    /// What of the endpoint's URL is shown nowhere (ED-121).
-    pub(crate) fn url_secrets(&self) -> &Secrets {
+    /// What of the endpoint's URL (ED-121) and of the headers (ED-149) is shown nowhere.
+    pub(crate) fn secrets(&self) -> &Secrets {
         let url = &self.path_and_query;
-        let secrets = || Secrets::of_url(url.path(), &[url.query().unwrap_or_default()]);
-        self.url_secrets.get_or_init(secrets)
+        let secrets = || {
+            let headers = secret_headers(&self.custom_headers);
+            Secrets::of_endpoint(url.path(), &[url.query().unwrap_or_default()], &headers)
+        };
+        self.secrets.get_or_init(secrets)
     }
 
     /// What of it stands in no log besides.
@@ -115,6 +122,15 @@ impl Plan {
     pub(crate) fn is_same_endpoint(&self, other: &Self) -> bool {
         self.target == other.target && self.path_and_query == other.path_and_query
     }
+}
+
+/// The values that are shown nowhere (ED-149).
+pub(crate) fn secret_headers(headers: &CustomHeaders) -> Vec<String> {
+    let fixed = headers.fixed().map(|(_, value)| value);
+    let secret = fixed.filter(|value| value.is_sensitive());
+    secret
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        .collect()
 }
 
 /// Where requests to an endpoint go: who is connected to, and what is asked for there.

@@ -4,8 +4,8 @@
 //! So a report whose answer has a body carries the task's end of a channel: the engine puts the record into it, and the
 //! task adds the excerpt and records it. Everything else is recorded by the engine.
 //!
-//! An endpoint may answer with the URL it was asked under, and the query of that is a secret (ED-121): it is struck out of
-//! excerpts. The attempt's log line waits for the excerpt in the same way.
+//! An endpoint may answer with the URL it was asked under, whose query is a secret (ED-121), or with the headers it was
+//! sent (ED-149): they are struck out of excerpts. The attempt's log line waits for the excerpt in the same way.
 
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
@@ -98,7 +98,7 @@ pub(crate) async fn finish(
         let is_cut = !excerpt.is_complete || excerpt.body_bytes > excerpt.bytes.len() as u64;
         let shown = ResponseExcerpt {
             text: plan
-                .url_secrets()
+                .secrets()
                 .strike(&String::from_utf8_lossy(&excerpt.bytes), is_cut),
             body_bytes: excerpt.body_bytes,
             is_complete: excerpt.is_complete,

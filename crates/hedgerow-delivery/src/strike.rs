@@ -46,9 +46,10 @@ pub(crate) struct Secrets {
 type Range = std::ops::Range<usize>;
 
 impl Secrets {
-    /// The queries that were sent, the URL's own among them, and their values; and of its path the segments that are long
-    /// enough to be secrets.
-    pub(crate) fn of_url(path: &str, queries: &[&str]) -> Self {
+    /// The queries that were sent, the URL's own among them, and their values; of its path the segments that are long enough
+    /// to be secrets; and the values of headers that are secrets (ED-149), as a whole and word by word, since a receiver may
+    /// take a scheme such as `Bearer` off.
+    pub(crate) fn of_endpoint(path: &str, queries: &[&str], headers: &[String]) -> Self {
         let values = queries
             .iter()
             .flat_map(|query| query.split('&'))
@@ -60,6 +61,9 @@ impl Secrets {
             });
         let segments = path.split('/').filter(|segment| is_long(segment));
         let mut secrets: Vec<String> = values.chain(segments).flat_map(decoded).collect();
+        let words = headers.iter().flat_map(|value| words_of(value));
+        let whole = headers.iter().map(String::as_str);
+        secrets.extend(whole.chain(words).map(str::to_owned));
         let (parts, fragments) = fragments_of(&secrets);
         secrets.extend(queries.iter().flat_map(|query| decoded(query)));
         Self {
@@ -146,6 +150,13 @@ impl Secrets {
         });
         holding.map(|run| run.range).collect()
     }
+}
+
+/// The words of a header's value but a scheme such as `Bearer`, which is no secret.
+fn words_of(value: &str) -> impl Iterator<Item = &str> {
+    let first = value.split_whitespace().next().unwrap_or_default();
+    let is_scheme = first.len() < value.len() && first.bytes().all(|b| b.is_ascii_alphabetic());
+    value.split_whitespace().skip(usize::from(is_scheme))
 }
 
 /// Whether a segment of a path is long enough to be a secret.

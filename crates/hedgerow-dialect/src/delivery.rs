@@ -2,9 +2,11 @@
 //! 3.3).
 
 mod body;
+mod custom;
 mod headers;
 mod trace;
 
 pub use body::{Form, body, form};
+pub use custom::{CustomHeaders, ResolvedHeaders, Unusable};
 pub use headers::{DeliveryHeaders, SentEvent, headers, system_id};
 pub use trace::next_traceparent;

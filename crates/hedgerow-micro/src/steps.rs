@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hedgerow_core::position::Position;
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::delivery::{self, DeliveryHeaders, SentEvent};
+use hedgerow_dialect::delivery::{self, DeliveryHeaders, ResolvedHeaders, SentEvent};
 use hedgerow_dialect::event_grid::{PublishError, Report, topic_path};
 use hedgerow_dialect::publish;
 use hedgerow_store::record::{PackedEvents, Record, decode_record, encode_record, unpack_event};
@@ -141,6 +141,7 @@ fn request(inputs: &mut Inputs, schema: DeliverySchema) {
             data_version: event.data_version.as_deref(),
         }],
         traceparent: None,
+        custom: &ResolvedHeaders::none(),
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;

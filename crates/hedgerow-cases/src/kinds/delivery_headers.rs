@@ -1,7 +1,9 @@
 //! `delivery_headers`: headers of a delivery (ED-132, ED-138, ED-139).
 
 use hedgerow_core::spec::DeliverySchema;
-use hedgerow_dialect::delivery::{DeliveryHeaders, Form, SentEvent, form, headers};
+use hedgerow_dialect::delivery::{
+    DeliveryHeaders, Form, ResolvedHeaders, SentEvent, form, headers,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -82,6 +84,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         origin: input.origin.as_deref(),
         events: &events,
         traceparent: None,
+        custom: &ResolvedHeaders::none(),
     });
     let headers: Map<String, Value> = headers
         .iter()

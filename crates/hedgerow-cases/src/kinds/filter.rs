@@ -75,7 +75,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
 }
 
 /// The event of a case, which has only the members that matter, and its topic.
-fn read_event(
+pub(super) fn read_event(
     mut members: BTreeMap<String, &RawValue>,
     is_cloud: bool,
 ) -> Result<(Event<'_>, String), String> {

@@ -41,6 +41,7 @@ one_test_a_kind! {
     convert
     custom_mapping
     dead_letter_record
+    delivery_attributes
     delivery_headers
     filter
     filter_config

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::text::text_of_json;
 use super::value::{Scalar, Value};
 use crate::event::{Data, Event};
 
@@ -14,6 +15,17 @@ use crate::event::{Data, Event};
 pub struct FilterEvent<'a> {
     event: &'a Event<'a>,
     topic: &'a str,
+}
+
+/// An attribute as it is kept.
+#[derive(Clone, Copy)]
+enum Attribute<'a> {
+    /// A text.
+    Text(&'a str),
+    /// A text that is also what it can be read as (ED-101).
+    Coerced(&'a str),
+    /// JSON.
+    Json(&'a str),
 }
 
 impl<'a> FilterEvent<'a> {
@@ -37,38 +49,62 @@ impl<'a> FilterEvent<'a> {
 
     /// Hands out each attribute of the envelope: its name, which is folded, and its value.
     pub(super) fn attributes(&self, mut each: impl FnMut(&str, &mut dyn FnMut() -> Value<'a>)) {
+        self.each_attribute(|name, attribute| {
+            each(name, &mut || match attribute {
+                Attribute::Text(text) => Value::Scalar(Scalar::of_text(Cow::Borrowed(text))),
+                Attribute::Coerced(text) => {
+                    Value::Scalar(Scalar::of_attribute(Cow::Borrowed(text)))
+                }
+                Attribute::Json(json) => Value::of_attribute_json(json),
+            });
+        });
+    }
+
+    /// The same, with the text that each has.
+    pub(super) fn attribute_texts(
+        &self,
+        mut each: impl FnMut(&str, &mut dyn FnMut() -> Option<Cow<'a, str>>),
+    ) {
+        self.each_attribute(|name, attribute| {
+            each(name, &mut || match attribute {
+                Attribute::Text(text) | Attribute::Coerced(text) => Some(Cow::Borrowed(text)),
+                Attribute::Json(json) => text_of_json(json),
+            });
+        });
+    }
+
+    fn each_attribute(&self, mut each: impl FnMut(&str, Attribute<'a>)) {
         let event = self.event;
-        let mut given = |name: &str, text: Option<&'a str>, coerced: bool| {
-            if let Some(text) = text {
-                each(name, &mut || {
-                    Value::Scalar(if coerced {
-                        Scalar::of_attribute(Cow::Borrowed(text))
-                    } else {
-                        Scalar::of_text(Cow::Borrowed(text))
-                    })
-                });
-            }
-        };
         let Some(source) = event.source.as_deref() else {
-            given("id", Some(&event.id), false);
-            given("topic", Some(self.topic), false);
-            given("subject", event.subject.as_deref(), false);
-            given("eventtype", Some(&event.event_type), false);
-            given("eventtime", event.time.as_deref(), false);
-            given("dataversion", event.data_version.as_deref(), false);
-            given("metadataversion", Some("1"), false);
+            let mut given = |name: &str, text: Option<&'a str>| {
+                if let Some(text) = text {
+                    each(name, Attribute::Text(text));
+                }
+            };
+            given("id", Some(&event.id));
+            given("topic", Some(self.topic));
+            given("subject", event.subject.as_deref());
+            given("eventtype", Some(&event.event_type));
+            given("eventtime", event.time.as_deref());
+            given("dataversion", event.data_version.as_deref());
+            given("metadataversion", Some("1"));
             return;
         };
-        given("id", Some(&event.id), true);
-        given("source", Some(source), true);
-        given("type", Some(&event.event_type), true);
-        given("specversion", Some("1.0"), true);
-        given("subject", event.subject.as_deref(), true);
-        given("time", event.time.as_deref(), true);
-        given("datacontenttype", event.data_content_type.as_deref(), true);
-        given("dataschema", event.data_schema.as_deref(), true);
+        let mut given = |name: &str, text: Option<&'a str>| {
+            if let Some(text) = text {
+                each(name, Attribute::Coerced(text));
+            }
+        };
+        given("id", Some(&event.id));
+        given("source", Some(source));
+        given("type", Some(&event.event_type));
+        given("specversion", Some("1.0"));
+        given("subject", event.subject.as_deref());
+        given("time", event.time.as_deref());
+        given("datacontenttype", event.data_content_type.as_deref());
+        given("dataschema", event.data_schema.as_deref());
         for (name, json) in &event.extensions {
-            each(&super::fold(name), &mut || Value::of_attribute_json(json));
+            each(&super::fold(name), Attribute::Json(json));
         }
     }
 
@@ -89,6 +125,16 @@ impl<'a> FilterEvent<'a> {
             Data::Binary(bytes) => {
                 Value::Scalar(Scalar::of_text(Cow::Owned(STANDARD.encode(bytes))))
             }
+        }
+    }
+
+    /// The text of `data` itself, if it has one.
+    pub(super) fn data_text(&self) -> Option<Cow<'a, str>> {
+        match &self.event.data {
+            Data::None => None,
+            Data::Json(json) => text_of_json(json),
+            Data::Text(text) => Some(Cow::Borrowed(text)),
+            Data::Binary(bytes) => Some(Cow::Owned(STANDARD.encode(bytes))),
         }
     }
 }

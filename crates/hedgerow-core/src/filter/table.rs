@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use super::event::FilterEvent;
 use super::key::Key;
+use super::text::text_of_json;
 use super::value::{LossyText, Scalar, Value, each_element};
 use super::{FilterRules, fold};
 
@@ -20,6 +21,8 @@ use super::{FilterRules, fold};
 pub(super) type Slot = u32;
 
 type NodeId = usize;
+
+type Text<'a> = Cow<'a, str>;
 
 const ROOT: NodeId = 0;
 
@@ -195,6 +198,47 @@ impl KeyTable {
         // Of two attributes by one name the first counts.
         found.dedup_by_key(|(slot, _)| *slot);
         Values(found)
+    }
+
+    /// Finds the texts at all keys that have one, by slot. No path leads through an array.
+    pub(super) fn find_texts<'a>(&self, event: &FilterEvent<'a>) -> Vec<(Slot, Option<Text<'a>>)> {
+        let mut found = Vec::new();
+        if !self.attributes.is_empty() {
+            event.attribute_texts(|name, text| {
+                if let Some(slot) = self.attributes.get(name) {
+                    found.push((*slot, text()));
+                }
+            });
+        }
+        if let Some(slot) = self.nodes[ROOT].slot {
+            found.push((slot, event.data_text()));
+        }
+        if let Some(json) = event.data_json() {
+            self.find_texts_below(ROOT, json, &mut found);
+        }
+        found.sort_by_key(|(slot, _)| *slot);
+        // Of two attributes by one name the first counts.
+        found.dedup_by_key(|(slot, _)| *slot);
+        found
+    }
+
+    fn find_texts_below<'a>(
+        &self,
+        node: NodeId,
+        json: &'a str,
+        found: &mut Vec<(Slot, Option<Text<'a>>)>,
+    ) {
+        let children = &self.nodes[node].children;
+        let is_object = json.trim_ascii_start().starts_with('{');
+        if children.is_empty() || !is_object {
+            return;
+        }
+        for (child, json) in members(json, children) {
+            if let Some(slot) = self.nodes[child].slot {
+                found.push((slot, text_of_json(json)));
+            }
+            self.find_texts_below(child, json, found);
+        }
     }
 
     /// Finds what is wanted below a node, whose value is this.

@@ -188,7 +188,7 @@ fn folded(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// The text that a JSON string stands for. An escaped half of a surrogate pair, which no text has, becomes U+FFFD.
-fn unquote(json: &str) -> Option<Cow<'_, str>> {
+pub(super) fn unquote(json: &str) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix('"')?.strip_suffix('"')?;
     if !inner.contains('\\') {
         return Some(Cow::Borrowed(inner));

@@ -10,7 +10,10 @@ use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
 use super::hold::{ProbationSpec, check_delayed_delivery};
-use super::{Checked, EndpointUrl, FilterSpec, SpecError, Warning, WebhookTls};
+use super::{
+    AttributeRules, Checked, DeliveryAttribute, EndpointType, EndpointUrl, FilterSpec, SpecError,
+    Warning, WebhookTls, delivery_attributes,
+};
 use crate::dead_letter::DeadLetterSettings;
 use crate::hold::DelayedDeliverySettings;
 use crate::limits;
@@ -23,6 +26,8 @@ use crate::retry::{RetryPolicy, minutes};
 pub struct SubscriptionSpec {
     /// Where events go.
     pub destination: Destination,
+    /// Headers of its own on what is delivered, in the order of the declaration (ED-143).
+    pub delivery_attributes: Vec<DeliveryAttribute>,
     /// Which events.
     pub filter: FilterSpec,
     /// How long it is tried.
@@ -87,6 +92,7 @@ impl SubscriptionSpec {
                 endpoint_url,
                 tls: WebhookTls::default(),
             },
+            delivery_attributes: Vec::new(),
             filter: FilterSpec::default(),
             retry_policy: RetryPolicy::default(),
             overrides: Overrides::default(),
@@ -117,8 +123,10 @@ impl SubscriptionSpec {
             return Err(fields.error("destination", "is required"));
         };
         let (overrides, disable_on_gone) = check_retry(fields.object("retry")?)?;
+        let (destination, delivery_attributes) = check_destination(destination)?;
         let spec = Self {
-            destination: check_destination(destination)?,
+            destination,
+            delivery_attributes,
             filter: match fields.value("filter") {
                 None => FilterSpec::default(),
                 Some(filter) => FilterSpec::read(filter, "filter", form)?,
@@ -151,21 +159,54 @@ impl SubscriptionSpec {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        self.json_with("endpointUrl", endpoint_url.as_str())
+        self.json_with("endpointUrl", endpoint_url.as_str(), true)
     }
 
-    /// The same for everybody's eyes: `endpointBaseUrl` in place of `endpointUrl` (ED-121).
+    /// The same for everybody's eyes: `endpointBaseUrl` in place of `endpointUrl` (ED-121), masks in place of secrets
+    /// (ED-149).
     #[must_use]
     pub fn to_public_json(&self) -> Value {
         let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        self.json_with("endpointBaseUrl", endpoint_url.base())
+        self.json_with("endpointBaseUrl", endpoint_url.base(), false)
     }
 
-    fn json_with(&self, url_member: &str, url: &str) -> Value {
+    /// Puts the secrets of this declaration into another one, where masks stand in their place (ED-149).
+    pub fn keep_secrets(&self, declaration: &mut Value) {
+        let list = declaration.pointer_mut(ATTRIBUTES);
+        if let Some(list) = list.and_then(Value::as_array_mut) {
+            DeliveryAttribute::keep_secrets(list, &self.delivery_attributes);
+        }
+    }
+
+    /// Whether there is a mask in the place of a secret in a declaration.
+    #[must_use]
+    pub fn has_masks(declaration: &Value) -> bool {
+        let list = declaration.pointer(ATTRIBUTES).and_then(Value::as_array);
+        list.is_some_and(|list| list.iter().any(delivery_attributes::is_masked))
+    }
+
+    /// Whether an endpoint that consented to this declaration need not be asked about another one: both deliver to the same
+    /// place with the same credentials (ED-152).
+    #[must_use]
+    pub fn is_consented_with(&self, other: &Self) -> bool {
+        let credentials = |spec: &Self| {
+            let attributes = spec.delivery_attributes.iter();
+            let credentials = attributes.filter(|attribute| attribute.is_credential());
+            credentials.cloned().collect::<Vec<_>>()
+        };
+        self.destination == other.destination && credentials(self) == credentials(other)
+    }
+
+    fn json_with(&self, url_member: &str, url: &str, with_secrets: bool) -> Value {
         let Destination::WebHook { tls, .. } = &self.destination;
         let mut properties = Map::new();
         properties.insert(url_member.to_owned(), json!(url));
         tls.add_to(&mut properties);
+        if !self.delivery_attributes.is_empty() {
+            let attributes = self.delivery_attributes.iter();
+            let list = attributes.map(|attribute| attribute.to_json(with_secrets));
+            properties.insert(delivery_attributes::MEMBER.to_owned(), list.collect());
+        }
         json!({
             "destination": { "endpointType": "WebHook", "properties": properties },
             "filter": self.filter.to_json(),
@@ -206,7 +247,12 @@ impl From<SubscriptionSpec> for Value {
     }
 }
 
-fn check_destination(mut fields: Fields<'_>) -> Result<Destination, SpecError> {
+/// Where the custom delivery properties stand in a declaration.
+const ATTRIBUTES: &str = "/destination/properties/deliveryAttributeMappings";
+
+fn check_destination(
+    mut fields: Fields<'_>,
+) -> Result<(Destination, Vec<DeliveryAttribute>), SpecError> {
     match fields.text("endpointType")? {
         Some("WebHook") => {}
         Some(_) => {
@@ -225,15 +271,27 @@ fn check_destination(mut fields: Fields<'_>) -> Result<Destination, SpecError> {
     let endpoint_url =
         EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
     let tls = WebhookTls::check(&mut properties)?;
+    let attributes = check_attributes(&mut properties)?;
     properties.refuse(&[
         "maxEventsPerBatch",
         "preferredBatchSizeInKilobytes",
-        "deliveryAttributeMappings",
         "azureActiveDirectoryTenantId",
         "azureActiveDirectoryApplicationIdOrUri",
     ])?;
     properties.finish()?;
-    Ok(Destination::WebHook { endpoint_url, tls })
+    Ok((Destination::WebHook { endpoint_url, tls }, attributes))
+}
+
+fn check_attributes(properties: &mut Fields<'_>) -> Result<Vec<DeliveryAttribute>, SpecError> {
+    let list = properties
+        .list(delivery_attributes::MEMBER)?
+        .unwrap_or_default();
+    let rules = AttributeRules {
+        endpoint_type: EndpointType::WebHook,
+        has_bearer_token: false,
+    };
+    let path = properties.path(delivery_attributes::MEMBER);
+    DeliveryAttribute::check_list(list, &path, rules)
 }
 
 fn check_retry_policy(

@@ -129,10 +129,8 @@ impl Engine {
         existing: Option<&Subscription>,
         spec: &SubscriptionSpec,
     ) -> Option<Validation> {
-        // Only the endpoint is asked, and there is no authentication of deliveries yet beside it.
-        let is_consented = existing.is_some_and(|existing| {
-            existing.is_active() && existing.spec.destination == spec.destination
-        });
+        let is_consented = existing
+            .is_some_and(|existing| existing.is_active() && existing.spec.is_consented_with(spec));
         let is_needed = !is_consented && self.validations.is_needed_for(spec);
         is_needed.then(|| Validation::new(new_token(id)))
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn without(text: &str, query: &str, is_cut: bool) -> String {
-    Secrets::of_url("", &[query]).strike(text, is_cut)
+    Secrets::of_endpoint("", &[query], &[]).strike(text, is_cut)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn spellings_are_struck_out() {
 #[test]
 fn long_segments_of_a_path_are_struck_out() {
     let path = "/services/T000/B000/XsecretXsecret%2FXsecret/ending";
-    let secrets = Secrets::of_url(path, &[""]);
+    let secrets = Secrets::of_endpoint(path, &[""], &[]);
     for (text, expect) in [
         ("no such hook XsecretXsecret%2FXsecret", "no such hook ***"),
         ("no such hook XsecretXsecret/Xsecret.", "no such hook ***."),
@@ -103,7 +103,7 @@ fn long_segments_of_a_path_are_struck_out() {
         Secrets::of_path(path).strike(&struck, false),
         "you asked ***?"
     );
-    let short = Secrets::of_url("/PATHSECRET99/hook", &[]);
+    let short = Secrets::of_endpoint("/PATHSECRET99/hook", &[], &[]);
     assert_eq!(
         short.strike("at /PATHSECRET99/hook", false),
         "at /PATHSECRET99/hook"
@@ -166,7 +166,7 @@ fn base64_of_a_secret_is_struck_out() {
 
 #[test]
 fn long_and_crafted_texts_take_no_long_time() {
-    let secrets = Secrets::of_url("", &["code=0123456789abcdef%2F%2B%3D&sig=%25%32%35"]);
+    let secrets = Secrets::of_endpoint("", &["code=0123456789abcdef%2F%2B%3D&sig=%25%32%35"], &[]);
     for part in [
         "%25",
         "%",
@@ -317,7 +317,22 @@ proptest! {
     /// What does not hold a secret stays as it is.
     #[test]
     fn ordinary_texts_stay_as_they_are(text in "[ -~\u{e4}\u{4e2d}]{0,200}") {
-        let secrets = Secrets::of_url("", &["code=Zq9-Zq8_Zq7.Zq6&sig=%2FxZ%2BqZ%3D%3DxZqZ"]);
+        let secrets = Secrets::of_endpoint("", &["code=Zq9-Zq8_Zq7.Zq6&sig=%2FxZ%2BqZ%3D%3DxZqZ"], &[]);
         prop_assert_eq!(secrets.strike(&text, false), text.as_str());
+    }
+}
+
+/// ED-149: the value of a secret header is struck out as a whole, and so is the token behind its scheme.
+#[test]
+fn secret_headers_are_struck_out() {
+    let secrets = Secrets::of_endpoint("", &[], &["Bearer Zq9-canary+token/=".to_owned()]);
+    for (text, left) in [
+        ("you sent Bearer Zq9-canary+token/=!", "you sent ***!"),
+        ("token=Zq9-canary%2Btoken%2F%3D.", "token=***."),
+        (r#"{"t":"Zq9-canary+token\/="}"#, r#"{"t":"***"}"#),
+        ("WnE5LWNhbmFyeSt0b2tlbi89", "***"),
+        ("Bearer nothing", "Bearer nothing"),
+    ] {
+        assert_eq!(secrets.strike(text, false), left, "{text}");
     }
 }

@@ -7,6 +7,7 @@ mod balance;
 mod clock;
 mod counting;
 mod crash;
+mod custom_headers;
 mod dead_letters;
 mod declarations;
 mod declare;

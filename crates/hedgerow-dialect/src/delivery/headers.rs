@@ -8,6 +8,8 @@ use hedgerow_core::spec::DeliverySchema;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use super::ResolvedHeaders;
+
 /// What the headers of a delivery depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryHeaders<'a> {
@@ -27,6 +29,9 @@ pub struct DeliveryHeaders<'a> {
     pub events: &'a [SentEvent<'a>],
     /// The header of that name (ED-141), see [`next_traceparent`](super::next_traceparent).
     pub traceparent: Option<&'a str>,
+    /// Those that the subscription adds, the same for all events. One takes the place of a header by its name that is not
+    /// Hedgerow's own, such as `user-agent` (ED-147).
+    pub custom: &'a ResolvedHeaders,
 }
 
 /// An event in a body.
@@ -51,7 +56,7 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
         delivery.subscription_name.to_owned()
     };
     let fixed = HeaderValue::from_static;
-    let mut headers = HeaderMap::with_capacity(HEADERS_MAX);
+    let mut headers = HeaderMap::with_capacity(HEADERS_MAX + delivery.custom.len());
     headers.insert(
         CONTENT_TYPE,
         fixed(content_type(delivery.schema, delivery.is_batched)),
@@ -88,10 +93,13 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
             headers.insert(BATCH_SIZE, events.len().into());
         }
     }
+    for (name, value) in delivery.custom.iter() {
+        headers.insert(name, value.clone());
+    }
     headers
 }
 
-/// As many as there can be.
+/// As many as there can be beside custom ones.
 const HEADERS_MAX: usize = 12;
 
 const EVENT_TYPE: HeaderName = HeaderName::from_static("aeg-event-type");

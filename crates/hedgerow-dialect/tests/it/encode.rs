@@ -8,7 +8,9 @@ use hedgerow_core::spec::DeliverySchema::{
     self, CloudEventSchemaV1_0, CustomInputSchema, EventGridSchema,
 };
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::delivery::{DeliveryHeaders, SentEvent, body, headers, system_id};
+use hedgerow_dialect::delivery::{
+    DeliveryHeaders, ResolvedHeaders, SentEvent, body, headers, system_id,
+};
 use hedgerow_dialect::event_grid::topic_path;
 
 fn event() -> Event<'static> {
@@ -132,6 +134,8 @@ fn a_body_is_allocated_once() {
     }
 }
 
+static NO_HEADERS: ResolvedHeaders = ResolvedHeaders::none();
+
 fn delivery<'a>(schema: DeliverySchema, events: &'a [SentEvent<'a>]) -> DeliveryHeaders<'a> {
     DeliveryHeaders {
         schema,
@@ -142,6 +146,7 @@ fn delivery<'a>(schema: DeliverySchema, events: &'a [SentEvent<'a>]) -> Delivery
         origin: Some("grid.example"),
         events,
         traceparent: None,
+        custom: &NO_HEADERS,
     }
 }
 
@@ -211,6 +216,7 @@ fn each_schema_has_its_headers() {
     for (schema, own) in rows {
         let made = headers(&DeliveryHeaders {
             traceparent: Some("00-1"),
+            custom: &NO_HEADERS,
             ..delivery(schema, &sent)
         });
         let mut made: Vec<_> = made

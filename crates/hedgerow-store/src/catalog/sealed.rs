@@ -28,6 +28,18 @@ const OF_SUBSCRIPTION: [Secret; 3] = [
     ("validation token", "/validation/token"),
 ];
 
+/// Where the custom delivery properties of a subscription stand, whose secrets are marked in their list (ED-149).
+const ATTRIBUTES: [Secret; 2] = [
+    (
+        "header",
+        "/spec/destination/properties/deliveryAttributeMappings",
+    ),
+    (
+        "update header",
+        "/update/destination/properties/deliveryAttributeMappings",
+    ),
+];
+
 impl Change {
     /// The form for the log.
     pub fn to_sealed_json(&self, secrets: &Secrets) -> Result<Vec<u8>, StoreError> {
@@ -93,32 +105,22 @@ fn from<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
 /// A change has the members of a topic or of a subscription, as far as it names them.
 fn visit_change(change: &mut Value, visit: &mut Visit<'_>) -> Result<(), StoreError> {
     visit_members(change, "topic", &OF_TOPIC, visit)?;
-    visit_members(change, "subscription", &OF_SUBSCRIPTION, visit)
+    visit_subscription(change, visit)
 }
 
 fn visit_catalog(catalog: &mut Value, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-    visit_list(catalog, "topics", "topic", &OF_TOPIC, visit)?;
-    visit_list(
-        catalog,
-        "subscriptions",
-        "subscription",
-        &OF_SUBSCRIPTION,
-        visit,
-    )
-}
-
-fn visit_list(
-    catalog: &mut Value,
-    list: &str,
-    kind: &str,
-    secrets: &[Secret],
-    visit: &mut Visit<'_>,
-) -> Result<(), StoreError> {
-    let declared = catalog.get_mut(list).and_then(Value::as_object_mut);
-    for declared in declared.into_iter().flat_map(|list| list.values_mut()) {
-        visit_members(declared, kind, secrets, visit)?;
+    for topic in declared(catalog, "topics") {
+        visit_members(topic, "topic", &OF_TOPIC, visit)?;
+    }
+    for subscription in declared(catalog, "subscriptions") {
+        visit_subscription(subscription, visit)?;
     }
     Ok(())
+}
+
+fn declared<'c>(catalog: &'c mut Value, list: &str) -> impl Iterator<Item = &'c mut Value> {
+    let declared = catalog.get_mut(list).and_then(Value::as_object_mut);
+    declared.into_iter().flat_map(|list| list.values_mut())
 }
 
 fn visit_members(
@@ -136,10 +138,38 @@ fn visit_members(
     Ok(())
 }
 
+fn visit_subscription(declared: &mut Value, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    visit_members(declared, "subscription", &OF_SUBSCRIPTION, visit)?;
+    let id = declared.get("id").and_then(Value::as_u64).unwrap_or(0);
+    for (name, pointer) in ATTRIBUTES {
+        let list = declared.pointer_mut(pointer).and_then(Value::as_array_mut);
+        for attribute in list.into_iter().flatten() {
+            visit_attribute(attribute, &format!("subscription {id} {name}"), visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// The value of a custom delivery property, if it is a secret.
+fn visit_attribute(
+    attribute: &mut Value,
+    place: &str,
+    visit: &mut Visit<'_>,
+) -> Result<(), StoreError> {
+    let is_secret = attribute.pointer("/properties/isSecret") == Some(&Value::Bool(true));
+    let place = format!("{place} {}", attribute["name"].as_str().unwrap_or_default());
+    match attribute.pointer_mut("/properties/value") {
+        Some(secret) if is_secret => visit(&place, secret),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use hedgerow_core::position::{SubscriptionId, TopicId};
-    use hedgerow_core::spec::{EndpointUrl, SubscriptionSpec, TopicSpec};
+    use hedgerow_core::spec::{
+        AttributeValue, DeliveryAttribute, EndpointUrl, SubscriptionSpec, TopicSpec,
+    };
     use hedgerow_core::time::Timestamp;
 
     use super::*;
@@ -147,7 +177,18 @@ mod tests {
 
     fn changes() -> Vec<Change> {
         let url = "https://host.example/hook?code=canary";
-        let spec = SubscriptionSpec::webhook(EndpointUrl::parse(url).expect("a URL"));
+        let mut spec = SubscriptionSpec::webhook(EndpointUrl::parse(url).expect("a URL"));
+        let header = |name: &str, value: &str, is_secret| DeliveryAttribute {
+            name: name.into(),
+            value: AttributeValue::Static {
+                value: value.into(),
+                is_secret,
+            },
+        };
+        spec.delivery_attributes = vec![
+            header("X-Plain", "plain", false),
+            header("X-Key", "canary-header", true),
+        ];
         let keys = |new: &str| TopicKeys {
             key1: format!("canary-{new}"),
             key2: "canary-2".into(),
