@@ -31,7 +31,9 @@ use crate::error::ApiError;
 use crate::metrics;
 use crate::state::{App, SharedApp};
 
-pub use self::subscriptions::{complete as complete_subscription, declare as declare_subscription};
+pub use self::subscriptions::{
+    complete as complete_subscription, declare as declare_subscription, keep_secrets,
+};
 pub use self::validation::failure as validation_failure;
 
 /// Whether a path needs the admin token.

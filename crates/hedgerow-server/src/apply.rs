@@ -154,6 +154,8 @@ struct PlannedSubscription {
     topic: String,
     name: SubscriptionName,
     spec: Box<SubscriptionSpec>,
+    /// What its secrets were taken of, if it keeps some.
+    expected: Option<Box<SubscriptionSpec>>,
     warnings: Vec<Warning>,
 }
 
@@ -403,7 +405,7 @@ impl PlannedSubscription {
             topic: self.topic,
             name: self.name,
             spec: self.spec,
-            expected: None,
+            expected: self.expected,
         };
         let made = declare_subscription(&engine, declaration).await?;
         let provisioning = made.info.subscription.newest_provisioning();

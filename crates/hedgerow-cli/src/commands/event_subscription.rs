@@ -4,6 +4,7 @@
 pub mod advanced_filter;
 mod advice;
 mod confirm;
+mod delivery_attribute;
 pub(super) mod settings;
 mod validate;
 
@@ -183,7 +184,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 40] = [
+const ONE: [Column; 41] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -200,6 +201,10 @@ const ONE: [Column; 40] = [
         "/destination/properties/minimumTlsVersionAllowed",
     ),
     ("delivery schema", "/eventDeliverySchema"),
+    (
+        "delivery attribute mappings",
+        "/destination/properties/deliveryAttributeMappings",
+    ),
     ("included event types", "/filter/includedEventTypes"),
     ("subject begins with", "/filter/subjectBeginsWith"),
     ("subject ends with", "/filter/subjectEndsWith"),

@@ -387,3 +387,59 @@ fn an_endpoint_can_be_tried() {
     );
     assert_eq!(listed, json!([]));
 }
+
+/// ED-143, ED-149: each time the option is given is one header, and the secret is shown nowhere.
+#[test]
+fn custom_headers_are_declared_by_their_words() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let mapping = "--delivery-attribute-mapping";
+    let create = [
+        &["event-subscription", "create", "--endpoint", &endpoint][..],
+        &which,
+        &[mapping, "X-Key", "Static", "s3cret", "true"],
+        &[mapping, "X-Plain", "Static", "a b"],
+        &[mapping, "X-System", "Dynamic", "data.system"],
+    ]
+    .concat();
+    printed(&server.run(&create));
+    let show = [&["event-subscription", "show"][..], &which].concat();
+    let shown = json(&server, &show);
+    let attributes = "/destination/properties/deliveryAttributeMappings";
+    let plain = json!({ "name": "X-Plain", "type": "Static",
+        "properties": { "value": "a b", "isSecret": false } });
+    let dynamic = json!({ "name": "X-System", "type": "Dynamic",
+        "properties": { "sourceField": "data.system" } });
+    let masked = json!({ "name": "X-Key", "type": "Static",
+        "properties": { "value": "********", "isSecret": true } });
+    assert_eq!(
+        shown.pointer(attributes),
+        Some(&json!([masked, plain, dynamic]))
+    );
+    let table = printed(&server.run(&show));
+    assert!(
+        table.contains("X-System") && !table.contains("s3cret"),
+        "{table}"
+    );
+
+    let update = [&["event-subscription", "update"][..], &which].concat();
+    let kept = [
+        &update[..],
+        &[mapping, "X-Key", "Static", "********", "true"],
+    ]
+    .concat();
+    printed(&server.run(&kept));
+    let shown = json(&server, &show);
+    assert_eq!(shown.pointer(attributes), Some(&json!([masked])));
+    let wrong = [&update[..], &[mapping, "aeg-x", "Static", "s3cret", "true"]].concat();
+    let refused = complained(&server.run(&wrong), 1);
+    assert!(
+        refused.contains("deliveryAttributeMappings[0].name") && !refused.contains("s3cret"),
+        "{refused}"
+    );
+    printed(&server.run(&[&update[..], &[mapping]].concat()));
+    assert_eq!(json(&server, &show).pointer(attributes), None);
+}

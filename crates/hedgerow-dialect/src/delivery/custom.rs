@@ -1,8 +1,6 @@
 //! Custom delivery properties as headers (section 3.4): what a subscription declared, made ready once, and what an event
 //! makes of it.
 
-use std::borrow::Cow;
-
 use hedgerow_core::event::Event;
 use hedgerow_core::filter::{FilterEvent, TextKeys};
 use hedgerow_core::limits;
@@ -145,7 +143,7 @@ impl ResolvedHeaders {
 }
 
 /// A value out of an event as a header has it: UTF-8 as it is (ED-146).
-fn usable(text: &Cow<'_, str>) -> Result<HeaderValue, Unusable> {
+fn usable(text: &str) -> Result<HeaderValue, Unusable> {
     let bytes = text.len();
     if bytes > limits::HEADER_VALUE_BYTES_MAX {
         return Err(Unusable::TooLong { bytes });

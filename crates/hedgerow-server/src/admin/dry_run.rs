@@ -9,7 +9,7 @@ use hedgerow_store::catalog::Provisioning;
 use serde_json::{Value, json};
 
 use super::extract::Names;
-use super::subscriptions::complete;
+use super::subscriptions::{complete, keep_secrets};
 use super::{json_body, validation};
 use crate::error::ApiError;
 use crate::state::SharedApp;
@@ -29,13 +29,15 @@ pub async fn post(
         _ => return Err(ApiError::member("name", "must be a text")),
     };
     complete(&app, &mut body);
+    let engine = app.engine()?;
+    keep_secrets(&engine, &topic, name.as_str(), &mut body).await?;
     let spec = Box::new(SubscriptionSpec::check(&body)?.spec);
     let query = DryRunQuery {
         topic,
         name,
         spec: spec.clone(),
     };
-    let dry_run = app.engine()?.dry_run(query).await?;
+    let dry_run = engine.dry_run(query).await?;
     Ok(Json(shown(&spec, &dry_run)))
 }
 

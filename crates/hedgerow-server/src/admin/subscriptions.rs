@@ -8,7 +8,9 @@ use hedgerow_core::spec::{
     DeadLetterDestination, Destination, SpecError, SubscriptionSpec, Warning,
 };
 use hedgerow_core::time::Timestamp;
-use hedgerow_delivery::command::{Command, EndedHold, EngineHandle, HoldInfo, SubscriptionInfo};
+use hedgerow_delivery::command::{
+    Command, CommandError, EndedHold, EngineHandle, HoldInfo, SubscriptionInfo,
+};
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -19,7 +21,7 @@ use crate::error::ApiError;
 use crate::local_dead_letters::local_container;
 use crate::state::{App, SharedApp};
 
-/// How often a change in part is made anew because something else was declared meanwhile: each time another change was made,
+/// How often a change in part, or one that keeps a secret, is made anew because something else was declared meanwhile: each time another change was made,
 /// so that of so many at a time each is.
 const PATCH_TRIES_MAX: usize = 64;
 
@@ -29,6 +31,13 @@ pub async fn put(
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = json_body(&app, request).await?;
+    for _ in 1..PATCH_TRIES_MAX {
+        // Only a secret that is kept depends on what was declared before.
+        let put = put_over(&app, &topic, &name, body.clone(), None).await;
+        if !put.as_ref().is_err_and(ApiError::is_changed) {
+            return put;
+        }
+    }
     put_over(&app, &topic, &name, body, None).await
 }
 
@@ -94,6 +103,14 @@ async fn put_over(
     refuse_other(&body, "topic", topic)?;
     refuse_other(&body, "name", name.as_str())?;
     complete(app, &mut body);
+    let engine = app.engine()?;
+    let expected = match expected {
+        Some(present) => {
+            present.keep_secrets(&mut body);
+            Some(present)
+        }
+        None => keep_secrets(&engine, topic, name.as_str(), &mut body).await?,
+    };
     let checked = SubscriptionSpec::check(&body)?;
     let declaration = SubscriptionDeclaration {
         topic: topic.to_owned(),
@@ -101,7 +118,6 @@ async fn put_over(
         spec: Box::new(checked.spec),
         expected: expected.map(Box::new),
     };
-    let engine = app.engine()?;
     let declared = engine.topics().get(&topic.to_ascii_lowercase()).cloned();
     let filter = &declaration.spec.filter;
     let keys = declared.map(|topic| filter.key_warnings(topic.spec.input_schema, "filter"));
@@ -199,6 +215,34 @@ async fn dead_letter_problem(
             Err(refused.into())
         }
         Err(error) => Ok(Some(error.message)),
+    }
+}
+
+/// Puts the secrets of a subscription into a declaration where their masks stand (ED-149). Gives what they were taken of, if
+/// there were any to keep.
+pub async fn keep_secrets(
+    engine: &EngineHandle,
+    topic: &str,
+    name: &str,
+    body: &mut Value,
+) -> Result<Option<SubscriptionSpec>, CommandError> {
+    if !SubscriptionSpec::has_masks(body) {
+        return Ok(None);
+    }
+    let get = |answer| Command::Subscription {
+        topic: topic.to_owned(),
+        name: name.to_owned(),
+        answer,
+    };
+    match engine.ask(get).await {
+        Ok(info) => {
+            let present = info.subscription.declared().clone();
+            present.keep_secrets(body);
+            Ok(Some(present))
+        }
+        // Then there is nothing to keep, and the masks are refused.
+        Err(CommandError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
 use crate::access::Grant;
-use crate::admin::complete_subscription;
+use crate::admin::{complete_subscription, keep_secrets};
 use crate::state::{App, Phase, Unavailable};
 
 /// Faults of one declaration that are told.
@@ -75,7 +75,8 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
         }
     }
     for (path, members) in items(members, "eventSubscriptions", &mut faults) {
-        if let Some(subscription) = subscription(app, &path, members, grant, &mut faults) {
+        let judging = subscription(app, &engine, &path, members, grant, &mut faults);
+        if let Some(subscription) = judging.await? {
             plan.subscriptions.push(subscription);
         } else if let Some(Value::String(topic)) = members.get("topic") {
             // What is wrong besides does not hide that its topic is none.
@@ -145,35 +146,48 @@ fn topic(
     })
 }
 
-fn subscription(
+async fn subscription(
     app: &App,
+    engine: &EngineHandle,
     path: &str,
     members: &Map<String, Value>,
     grant: &Grant,
     faults: &mut Faults,
-) -> Option<PlannedSubscription> {
+) -> Result<Option<PlannedSubscription>, ApplyError> {
     let mut members = members.clone();
     let topic = name(&mut members, path, "topic", faults);
     let name = name(&mut members, path, "name", faults);
     let mut body = Value::Object(members);
     complete_subscription(app, &mut body);
+    let kept = match (&topic, &name) {
+        (Some(topic), Some(name)) if grant.reaches(topic) => {
+            let kept = keep_secrets(engine, topic, name, &mut body).await;
+            kept.map_err(|error| not_available(app, &error))?
+        }
+        _ => None,
+    };
     let checked = every_fault(body, path, faults, SubscriptionSpec::check);
     let topic: Option<TopicName> =
         topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
     let name: Option<SubscriptionName> =
         name.and_then(|name| parsed(&name, &format!("{path}.name"), faults));
-    let topic = topic?.to_string();
+    let Some(topic) = topic.map(|topic| topic.to_string()) else {
+        return Ok(None);
+    };
     if !grant.reaches(&topic) {
         faults.add(format!("{path}.topic"), beyond(grant));
     }
-    let checked = checked?;
-    Some(PlannedSubscription {
+    let (Some(checked), Some(name)) = (checked, name) else {
+        return Ok(None);
+    };
+    Ok(Some(PlannedSubscription {
         path: path.to_owned(),
         topic,
-        name: name?,
+        name,
         spec: Box::new(checked.spec),
+        expected: kept.map(Box::new),
         warnings: checked.warnings,
-    })
+    }))
 }
 
 /// Checks a declaration, and tells each of its faults: what was wrong is taken out, or replaced by something right where it has

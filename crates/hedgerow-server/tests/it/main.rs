@@ -7,6 +7,7 @@ mod admin;
 mod apply;
 mod config;
 mod connections;
+mod custom_headers;
 mod dead_letters;
 mod delivery;
 mod double_members;

@@ -1,4 +1,4 @@
-//! Design D11: topic keys and the addresses of endpoints are nowhere in the open: not in the data directory, the log's
+//! Design D11: topic keys, the addresses of endpoints and secret headers are nowhere in the open: not in the data directory, the log's
 //! lines or answers; and without their key the server does not start.
 
 use std::io::Write;
@@ -61,6 +61,7 @@ async fn answers(server: &TestServer, closed: &str) -> String {
         "/api/v1/events/1/attempts",
         "/api/v1/events/1/explanation",
         "/api/v1/store",
+        "/metrics",
     ] {
         let answer = server.admin("GET", path, Value::Null).await;
         assert_eq!(answer.status, 200, "{path}");
@@ -68,13 +69,24 @@ async fn answers(server: &TestServer, closed: &str) -> String {
     }
     for wrong in [closed, "http://no scheme", "ftp://host/path"] {
         let query = closed.split_once('?').unwrap().1;
-        let body = webhook(&format!("{wrong}?{query}"));
+        let body = with_header(&format!("{wrong}?{query}"));
         let path = subscription("orders", "wrong");
         let answer = server.admin("PUT", &path, body).await;
         assert_eq!(answer.status, 400, "{}", answer.text());
         texts.push_str(answer.text());
     }
     texts
+}
+
+/// A webhook with a header that is a secret (ED-149).
+fn with_header(endpoint: &str) -> Value {
+    let mut body = webhook(endpoint);
+    body["destination"]["properties"]["deliveryAttributeMappings"] = json!([
+        { "name": "X-Canary", "type": "Static", "properties": {
+            "value": "Bearer canary-header-5c", "isSecret": true,
+        } },
+    ]);
+    body
 }
 
 #[tokio::test]
@@ -93,9 +105,9 @@ async fn secrets_are_nowhere_in_the_open() {
 
     let server = TestServer::run(frequent(data.path()), ServerOptions::default()).await;
     let mut keys = vec![server.topic("orders").await];
-    server
-        .subscribe("orders", "billing", &endpoint(first_query))
-        .await;
+    let path = subscription("orders", "billing");
+    let made = server.admin("PUT", &path, with_header(&endpoint(first_query)));
+    assert_eq!(made.await.status, 201);
     let regenerate = "/api/v1/topics/orders/regenerateKey";
     let made = server.admin("POST", regenerate, json!({"keyName": "key1"}));
     let made = made.await.json();
@@ -110,8 +122,12 @@ async fn secrets_are_nowhere_in_the_open() {
     while !second_catalog.exists() {
         tokio::task::yield_now().await;
     }
-    let put = webhook(&endpoint(second_query));
-    let path = subscription("orders", "billing");
+    // The mask that was shown comes back in the place of the secret.
+    let present = server.admin("GET", &path, Value::Null).await.json();
+    let attributes = "/destination/properties/deliveryAttributeMappings";
+    let mut put = webhook(&endpoint(second_query));
+    put["destination"]["properties"]["deliveryAttributeMappings"] =
+        present.pointer(attributes).unwrap().clone();
     assert_eq!(server.admin("PUT", &path, put).await.status, 200);
     server.stop_and_wait().await;
 
@@ -125,16 +141,25 @@ async fn secrets_are_nowhere_in_the_open() {
     let refused = server.publish("orders", &keys[0], event("3")).await;
     assert_eq!(refused.status, 401);
     shown.push_str(refused.text());
-    while receiver.next().await.id() != "2" {}
+    loop {
+        let delivery = receiver.next().await;
+        let header = delivery.header("x-canary");
+        assert_eq!(header, "Bearer canary-header-5c", "it is sent, and kept");
+        if delivery.id() == "2" {
+            break;
+        }
+    }
     shown.push_str(&answers(&server, closed).await);
     server.stop_and_wait().await;
 
-    let mut canaries: Vec<Vec<u8>> = ["canary-8d1f", "canary-path"].map(Into::into).into();
+    let mut canaries: Vec<Vec<u8>> = ["canary-8d1f", "canary-path", "canary-header-5c"]
+        .map(Into::into)
+        .into();
     // What completes a handshake.
     for asked in receiver.handshakes() {
         canaries.push(asked.token().into_bytes());
     }
-    assert_eq!(canaries.len(), 4);
+    assert_eq!(canaries.len(), 5);
     for key in &keys {
         canaries.push(key.as_bytes().to_vec());
         canaries.push(STANDARD.decode(key).unwrap());

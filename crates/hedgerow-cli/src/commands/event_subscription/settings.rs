@@ -11,6 +11,7 @@ use hedgerow_core::spec::DeliverySchema;
 use serde_json::{Value, json};
 
 use super::advanced_filter::AdvancedFilters;
+use super::delivery_attribute::DeliveryAttributes;
 use crate::failure::Failure;
 
 /// What a subscription wants and how it gets it. What is not given keeps its value, or its default.
@@ -26,6 +27,8 @@ pub(super) struct Settings {
     /// A file with certificates in PEM that are trusted as roots for the endpoint beside the server's; without a value, none.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = certificates)]
     pub extra_ca_certificates: Option<Certificates>,
+    #[command(flatten)]
+    pub delivery_attributes: DeliveryAttributes,
     /// Only events of these types; without a value, of all types.
     #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
     pub included_event_types: Option<Vec<String>>,
@@ -112,7 +115,9 @@ impl Settings {
     pub fn declare(self, endpoint: Option<String>) -> Result<Value, Failure> {
         let mut body = json!({});
         let held_and_tried = self.held_and_tried();
-        for (name, value) in self.webhook(endpoint) {
+        let attributes = self.delivery_attributes.to_json()?;
+        let attributes = ("deliveryAttributeMappings", attributes);
+        for (name, value) in self.webhook(endpoint).into_iter().chain([attributes]) {
             if let Some(value) = value {
                 body["destination"]["endpointType"] = json!("WebHook");
                 body["destination"]["properties"][name] = value;
