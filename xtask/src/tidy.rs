@@ -16,6 +16,7 @@
 //! | `shape.rs` | module documentation and the length of files |
 //! | `paths.rs` | text that points outside the repository |
 //! | `pages.rs` | generated parts of pages |
+//! | `requirements.rs` | which test checks which requirement |
 
 mod clock;
 mod layers;
@@ -24,6 +25,7 @@ mod network;
 mod pages;
 mod paths;
 mod purity;
+mod requirements;
 mod shape;
 mod source;
 mod tree;

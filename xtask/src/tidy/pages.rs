@@ -12,12 +12,13 @@
 //! | --- | --- |
 //! | `layers` | the table of crates |
 //! | `house-rules` | the rules of `tidy` |
+//! | `requirements` | the delivery specification's requirements, and what checks each |
 //! | `file PATH` | the file at that path from the root, as a code block |
 
 use std::fmt::Write as _;
 
 use crate::tidy::tree::{Tree, has_ending};
-use crate::tidy::{Findings, GENERATED, RULES, layers};
+use crate::tidy::{Findings, GENERATED, RULES, layers, requirements};
 
 const BEGIN: &str = "<!-- generated: ";
 const BEGIN_END: &str = " -->";
@@ -108,6 +109,7 @@ fn generate(tree: &Tree, name: &str) -> Result<String, String> {
     match name.split_once(' ') {
         None if name == "layers" => Ok(layers::table()),
         None if name == "house-rules" => Ok(house_rules()),
+        None if name == "requirements" => Ok(requirements::tables(tree)),
         Some(("file", path)) => {
             let text = tree
                 .text(path)
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn tables_are_generated_from_the_code() {
-        for name in ["layers", "house-rules"] {
+        for name in ["layers", "house-rules", "requirements"] {
             let text = format!("<!-- generated: {name} -->\n<!-- end generated -->\n");
             let files = [("a.md", text.as_str())];
             assert_eq!(found(check, &files), ["a.md:1"]);
