@@ -1,5 +1,5 @@
 //! One subscription to everything whose endpoint is down, with many events that wait for it, beside one that is well: how
-//! much is taken and how late the other gets it, as ratios to the run before the dead one was there. Settings are the
+//! much is taken and how late the other gets it, as ratios to a server beside it that has no dead one. Settings are the
 //! defaults: what waits is held back, as it is where people run it.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const RATE: f64 = 1_000.0;
 /// Events a second at least while those that wait are published.
 const FILL_RATE_MIN: u64 = 2_000;
 
-/// Before and after, it is measured so often.
+/// Each server is measured so often, in turn: what slows the disk for a while then slows both.
 const PARTS: usize = 3;
 /// Latency is measured so many times as long as other cases, so that checkpoints fall into each part.
 const LATENCY_TIMES: u32 = 2;
@@ -32,15 +32,16 @@ struct Part {
 pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     let count = bench.options.size.dead;
     let settings = format!("\n{}", store_settings(count));
-    let mut subject = bench.own_subject("dead", &settings)?;
-    let [well, down] = [0, 1].map(|number| Arc::clone(&bench.receiver.endpoints[number]));
-    subject.declare(ONE_TOPIC, std::slice::from_ref(&well))?;
-    subject.settle()?;
     let time = bench.options.size.time;
-    let without = measure(&subject, &well, time)?;
-
+    let [well, down, other] = [0, 1, 2].map(|number| Arc::clone(&bench.receiver.endpoints[number]));
+    let mut plain = bench.own_subject("dead-without", &settings)?;
+    plain.declare(ONE_TOPIC, std::slice::from_ref(&other))?;
+    let mut subject = bench.own_subject("dead", &settings)?;
     down.behave(Behaviour::IsBusy);
     subject.declare(ONE_TOPIC, &[Arc::clone(&well), Arc::clone(&down)])?;
+    for subject in [&plain, &subject] {
+        subject.settle()?;
+    }
     let load = Closed {
         connections: 4,
         batch: 100,
@@ -52,10 +53,16 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     subject.drain(ONE_TOPIC, 1)?;
     std::thread::sleep(bench.options.rest());
     let waiting = subject.status(ONE_TOPIC, 1)?.waiting();
-    let with = measure(&subject, &well, time)?;
 
+    // Connections are opened and the window of the endpoint grows before anything is measured.
+    for (subject, endpoint) in [(&plain, &other), (&subject, &well)] {
+        publishers(subject, endpoint, time / 3).run()?;
+        subject.drain(ONE_TOPIC, 1)?;
+    }
     let mut figures = Figures::default();
-    for (with, without) in with.iter().zip(&without) {
+    for _ in 0..PARTS {
+        let without = measure(&plain, &other, time)?;
+        let with = measure(&subject, &well, time)?;
         figures.set("rate", with.rate);
         figures.set("rate_of_without", with.rate / without.rate);
         if let Some((with, without)) = with.p99_ms.zip(without.p99_ms) {
@@ -68,6 +75,7 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     figures.set("memory_mib", mib(subject.memory_bytes(false)?));
     down.behave(Behaviour::Accepts);
     subject.remove()?;
+    plain.remove()?;
     Ok(figures)
 }
 
@@ -85,27 +93,20 @@ fn publishers(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Closed
     }
 }
 
-fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Vec<Part>, String> {
-    // Connections are opened and the window of the endpoint grows before anything is measured.
-    publishers(subject, well, time / 3).run()?;
+fn measure(subject: &Subject, well: &Arc<Endpoint>, time: Duration) -> Result<Part, String> {
+    let report = publishers(subject, well, time).run()?;
     subject.drain(ONE_TOPIC, 1)?;
-    let mut parts = Vec::new();
-    for _ in 0..PARTS {
-        let report = publishers(subject, well, time).run()?;
-        subject.drain(ONE_TOPIC, 1)?;
-        let load = |time| Open {
-            target: subject.target(ONE_TOPIC),
-            rate: RATE,
-            time,
-        };
-        load(time / 4).run()?;
-        well.measure(true);
-        load(LATENCY_TIMES * time).run()?;
-        subject.drain(ONE_TOPIC, 1)?;
-        parts.push(Part {
-            rate: report.events as f64 / report.seconds,
-            p99_ms: well.measure(false).quantile_ms(0.99),
-        });
-    }
-    Ok(parts)
+    let load = |time| Open {
+        target: subject.target(ONE_TOPIC),
+        rate: RATE,
+        time,
+    };
+    load(time / 4).run()?;
+    well.measure(true);
+    load(LATENCY_TIMES * time).run()?;
+    subject.drain(ONE_TOPIC, 1)?;
+    Ok(Part {
+        rate: report.events as f64 / report.seconds,
+        p99_ms: well.measure(false).quantile_ms(0.99),
+    })
 }

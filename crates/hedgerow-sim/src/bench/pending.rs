@@ -25,10 +25,6 @@ const RATE_MIN: u64 = 500;
 /// How long the first attempt after the start may take.
 pub const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
-/// Retries that the bound of memory is meant for. Where there are fewer, the missing ones take what each of the second half took.
-const MANY_RETRIES: f64 = 5e6;
-/// Fewer say nothing of so many.
-const RETRIES_TO_TELL_MIN: u64 = 100_000;
 /// What the log may hold for each event and besides.
 const LOG_BYTES_PER_EVENT: u64 = 2_560;
 const LOG_BYTES: u64 = 4 << 30;
@@ -85,11 +81,6 @@ pub fn run(bench: &mut Bench) -> Result<Figures, String> {
     figures.set("memory_max_mib", mib(subject.memory_bytes(true)?));
     let per_retry = memory.saturating_sub(memory_of_half) as f64 / (published - half) as f64;
     figures.set("memory_bytes_per_retry", per_retry);
-    if published >= RETRIES_TO_TELL_MIN {
-        let more = (MANY_RETRIES - published as f64).max(0.0) * per_retry;
-        let of_many = (memory as f64 + more) / f64::from(1 << 20);
-        figures.set("memory_mib_of_5_million", of_many);
-    }
     figures.set("log_mib", mib(subject.storage()?.used_bytes));
     figures.set("view_mib", mib(files::size(&subject.data("view"))));
 
