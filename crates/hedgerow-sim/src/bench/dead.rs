@@ -18,7 +18,7 @@ const RATE: f64 = 1_000.0;
 const FILL_RATE_MIN: u64 = 2_000;
 
 /// Each server is measured so often, in turn: what slows the disk for a while then slows both.
-const PARTS: usize = 3;
+const PARTS: usize = 5;
 /// Latency is measured so many times as long as other cases, so that checkpoints fall into each part.
 const LATENCY_TIMES: u32 = 2;
 
