@@ -19,6 +19,7 @@
 //! | [`hold`] | what keeps due deliveries from starting: probation, delayed delivery |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`validation`] | whether an endpoint wants deliveries |
+//! | [`rate`] | how fast may be published to a topic |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`turns`] | whose turn it is there |
 //! | [`likeness`] | how like a mistyped name is to one that there is |
@@ -36,6 +37,7 @@ pub mod limits;
 pub mod name;
 pub mod outcome;
 pub mod position;
+pub mod rate;
 pub mod retry;
 pub mod spec;
 pub mod text;

@@ -255,8 +255,7 @@ pub const CHANGES_WAITING_MAX: usize = 256;
 /// subscription stands before events that an earlier filter decides about (paused, or far behind). All of them are in
 /// memory, and each event that it comes to is matched with one of them.
 pub const FILTERS_IN_FORCE_MAX: usize = 100;
-/// Topics of a grid. Source: ED-062, whose 100 custom topics and 100 domains are quotas of a shared cloud; ours bounds
-/// memory.
+/// `quotas.topics` at most: all of them are in memory.
 pub const TOPICS_MAX: usize = 10_000;
-/// Subscriptions of one topic. Source: ED-062 says 500; each published event is offered to all of them.
+/// `quotas.subscriptions_per_topic` at most: all of them are in memory.
 pub const SUBSCRIPTIONS_PER_TOPIC_MAX: usize = 10_000;

@@ -25,6 +25,8 @@ pub struct EngineSettings {
     pub filter_limits: FilterLimits,
     /// How filters are understood.
     pub filter_rules: FilterRules,
+    /// How many of each may be declared (ED-062).
+    pub quotas: Quotas,
     /// Attempts at one endpoint at a time.
     pub credits: CreditSettings,
     /// Attempts at a time over all endpoints.
@@ -64,6 +66,25 @@ pub struct EngineSettings {
     pub webhook_origin: String,
 }
 
+/// How many of each may be declared. What is there already stays where a quota was lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quotas {
+    /// Topics.
+    pub topics: usize,
+    /// Subscriptions of one topic.
+    pub subscriptions_per_topic: usize,
+}
+
+impl Default for Quotas {
+    /// Source: ED-062.
+    fn default() -> Self {
+        Self {
+            topics: 100,
+            subscriptions_per_topic: 500,
+        }
+    }
+}
+
 impl Default for EngineSettings {
     fn default() -> Self {
         Self {
@@ -72,6 +93,7 @@ impl Default for EngineSettings {
             public_url: "http://localhost:8080".to_owned(),
             filter_limits: FilterLimits::default(),
             filter_rules: FilterRules::default(),
+            quotas: Quotas::default(),
             credits: CreditSettings::default(),
             attempts_max: 4096,
             unsettled_successes_max: limits::UNSETTLED_SUCCESSES_MAX as u64,

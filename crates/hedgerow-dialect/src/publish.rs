@@ -11,9 +11,11 @@ use std::borrow::Cow;
 
 use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
 use hedgerow_core::limits;
+use hedgerow_core::rate::{self, UNIT_BYTES};
 use hedgerow_core::spec::{InputSchema, TopicSpec};
 use hedgerow_core::text;
 use http::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::value::RawValue;
 
 use crate::event_grid::PublishError;
 use crate::{cloud_events, custom, event_grid};
@@ -102,6 +104,22 @@ pub fn decode<'b>(
     Ok(published)
 }
 
+/// The units that the `count` events of a body which was decoded count as (ED-060): each by the size of its own JSON text. One
+/// that is no JSON has the size of the body.
+#[must_use]
+pub fn units(body: &[u8], count: usize) -> u64 {
+    if body.len() <= UNIT_BYTES || count == 0 {
+        return count as u64;
+    }
+    match serde_json::from_slice::<Vec<&RawValue>>(body) {
+        Ok(events) if events.len() == count => {
+            let sizes = events.iter().map(|event| event.get().len());
+            sizes.map(rate::units).sum()
+        }
+        _ => rate::units(body.trim_ascii().len()),
+    }
+}
+
 /// The trace that the request belongs to, as JSON: its events carry it on (ED-141).
 fn traceparent(headers: &HeaderMap) -> Option<String> {
     let value = headers.get("traceparent")?.to_str().ok()?;
@@ -125,4 +143,37 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
 /// A name from outside, short enough to repeat in a message.
 pub(crate) fn shorten(name: &str) -> &str {
     text::beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-060: the size of each event alone decides.
+    #[test]
+    fn events_count_as_many_units_as_each_begins() {
+        let event = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+        for (body, count, expected) in [
+            ("[]".to_owned(), 0, 0),
+            ("[1,2,3]".to_owned(), 3, 3),
+            (format!("[{}]", event(65_534)), 1, 1),
+            (format!("[{}]", event(65_536)), 1, 1),
+            (format!(" [ {} ]\n", event(65_537)), 1, 2),
+            (
+                format!("[{},{}, {}]", event(70_000), event(3), event(133_120)),
+                3,
+                2 + 1 + 3,
+            ),
+            (format!("\n{}  ", event(65_536)), 1, 1),
+            (event(65_537), 1, 2),
+            ("x".repeat(65_537), 1, 2),
+        ] {
+            assert_eq!(
+                units(body.as_bytes(), count),
+                expected,
+                "{} bytes",
+                body.len()
+            );
+        }
+    }
 }

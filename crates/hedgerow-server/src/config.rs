@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::hold::DelayedDeliverySettings;
+use hedgerow_core::rate::RateLimits;
 use hedgerow_core::spec::ProbationSpec;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{ClientOptions, Network};
@@ -53,6 +54,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// How much longer than they say shared access signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
+    /// How fast each topic is published to, at most (ED-061).
+    pub rate_limits: RateLimits,
     /// Networks that endpoints may lie in although not everybody can reach them (design D11).
     pub allow_networks: Vec<Network>,
     /// `responseTimeoutSeconds` of subscriptions that do not say it, in whole seconds (ED-176).
@@ -163,6 +166,7 @@ impl Default for Config {
             tls: TlsConfig::default(),
             http: HttpConfig::default(),
             sas_clock_skew: Duration::ZERO,
+            rate_limits: RateLimits::default(),
             allow_networks: Vec::new(),
             response_timeout: Duration::from_secs(30),
             validation_answer_wait: Duration::from_secs(35),

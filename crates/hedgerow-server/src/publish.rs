@@ -4,6 +4,7 @@ mod bearer;
 pub mod credential;
 pub mod handler;
 mod outcome;
+pub mod rates;
 pub mod store_room;
 
 use http::Method;

@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use crate::config::{Config, MetricsOptions};
 use crate::guard::DevGuard;
 use crate::public_url::PublicUrl;
+use crate::publish::rates::PublishRates;
 use crate::publish::store_room::StoreRoom;
 use crate::tokens::Tokens;
 
@@ -60,6 +61,8 @@ pub struct App {
     grid: watch::Receiver<GridState>,
     /// How much longer than they say signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
+    /// How fast topics are published to, if that is limited.
+    pub publish_rates: Option<PublishRates>,
     /// Where publishers wait for room in the log.
     pub store_room: StoreRoom,
     bodies: Semaphore,
@@ -128,6 +131,7 @@ impl App {
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),
+            publish_rates: PublishRates::new(config.rate_limits),
             store_room: StoreRoom::new(config.http.room_wait),
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use hedgerow_core::rate::RateLimits;
 use hedgerow_server::apply::Applier;
 use hedgerow_server::apply::files::GridFiles;
 use hedgerow_server::{AttemptFeed, Config, DevGuard, Server, ServerHandle, ServerOptions};
@@ -105,6 +106,8 @@ fn config_of_dev(file: Option<&Path>) -> Result<Config, Failure> {
     let mut defaults = Config::default();
     // Nothing that somebody tries is lost without a trace (ED-313).
     defaults.dead_letter.local_default = true;
+    // Whoever tries how much a machine takes is not told what a shared cloud would take (ED-061).
+    defaults.rate_limits = RateLimits::OFF;
     let mut config = serve::load_over(defaults, file)?;
     if config.tls.certificate_file.is_some() {
         let message =

@@ -4,5 +4,6 @@
 
 mod filter_index;
 mod properties;
+mod rate;
 mod topic_spec;
 mod turns;

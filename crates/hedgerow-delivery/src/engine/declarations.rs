@@ -308,8 +308,10 @@ impl Engine {
             return Some((Change::TopicUpdated { id, spec }, answered));
         }
         let count = self.view.catalog().topics().count();
-        if count >= limits::TOPICS_MAX {
-            let message = format!("there are {count} topics, no more are possible; delete one");
+        if count >= self.settings.quotas.topics {
+            let message = format!(
+                "there are {count} topics, no more are possible; delete one, or raise quotas.topics"
+            );
             reply(answer, Err(CommandError::Limit(message)));
             return None;
         }
@@ -385,10 +387,10 @@ impl Engine {
             },
             None => {
                 let count = self.view.catalog().subscriptions_of(topic).count();
-                if count >= limits::SUBSCRIPTIONS_PER_TOPIC_MAX {
+                if count >= self.settings.quotas.subscriptions_per_topic {
                     let message = format!(
                         "topic \"{topic_name}\" has {count} subscriptions, no more are possible; \
-                         delete one"
+                         delete one, or raise quotas.subscriptions_per_topic"
                     );
                     reply(answer, Err(CommandError::Limit(message)));
                     return None;

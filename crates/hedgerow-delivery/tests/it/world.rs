@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::hold::ProbationDurations;
+use hedgerow_core::limits;
 use hedgerow_core::position::{Mark, TopicId};
 use hedgerow_core::retry::Jitter;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
@@ -117,6 +118,7 @@ impl Table for BreakableTable {
 /// The settings of the worked timelines: the specification's, without chance.
 pub fn settings() -> EngineSettings {
     let mut settings = EngineSettings::default();
+    settings.quotas.subscriptions_per_topic = limits::SUBSCRIPTIONS_PER_TOPIC_MAX;
     settings.retry.jitter = Jitter::OFF;
     // Handshakes have tests of their own.
     settings.validation.is_enabled = false;

@@ -102,6 +102,26 @@ pub const SETTINGS: &[Setting] = &[
     setting!("http.room_wait", WAIT, http.room_wait),
     setting!("http.close_timeout", TIME, http.close_timeout),
     setting!("sas.clock_skew", SAS_CLOCK_SKEW, sas_clock_skew),
+    setting!(
+        "rate_limits.events_per_second",
+        Count(0_u32..=1_000_000_000),
+        rate_limits.events_per_second
+    ),
+    setting!(
+        "rate_limits.bytes_per_second",
+        Size::<u64>::new(0..=1 << 50),
+        rate_limits.bytes_per_second
+    ),
+    setting!(
+        "quotas.topics",
+        Count(1..=limits::TOPICS_MAX),
+        engine.quotas.topics
+    ),
+    setting!(
+        "quotas.subscriptions_per_topic",
+        Count(1..=limits::SUBSCRIPTIONS_PER_TOPIC_MAX),
+        engine.quotas.subscriptions_per_topic
+    ),
     setting!("delivery.allow_networks", Networks, allow_networks),
     setting!(
         "delivery.response_timeout",

@@ -104,6 +104,15 @@ impl Refusal {
         PublishError::retry_after(ErrorCode::ServiceUnavailable, message, SOON).into()
     }
 
+    /// The topic takes no more now (ED-061). The wait is told in whole seconds, and never too short.
+    pub fn too_fast(rate: &str, setting: &str, wait: Duration) -> Self {
+        let message = format!(
+            "The topic takes {rate} a second, and has taken as many (rate_limits.{setting}); nothing was stored."
+        );
+        let wait = Duration::from_secs(wait.as_nanos().div_ceil(1_000_000_000) as u64);
+        PublishError::retry_after(ErrorCode::TooManyRequests, message, wait).into()
+    }
+
     /// The token is valid and does not allow it (ED-027).
     pub fn may_not_publish() -> Self {
         let message = "The token does not have the right 'publish' for this topic.";

@@ -1,6 +1,6 @@
 //! Publishing, whatever the topic's schema (sections 1.1, 1.4, 1.9, 1.10).
 //!
-//! Checks come in this order: method, topic, credential, `api-version`, coding, size, body (ED-028, ED-029). Success is answered
+//! Checks come in this order: method, topic, credential, `api-version`, coding, size, body, rate (ED-028, ED-029, ED-061). Success is answered
 //! only when everything is durable (ED-010).
 
 use std::borrow::Cow;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
+use hedgerow_core::rate::Cost;
 use hedgerow_core::spec::InputSchema;
 use hedgerow_delivery::command::PublishTopic;
 use hedgerow_dialect::event_grid::{PublishError, Report};
@@ -158,14 +159,22 @@ async fn take(
             BodyError::TooLarge => PublishError::body_too_large(announced).into(),
             other => Refusal::from(other),
         })?;
-        let packed = decode(bytes, request, topic).await?;
+        let bytes_taken = bytes.len() as u64;
+        let packed = decode(bytes, request, topic, app.publish_rates.is_some()).await?;
         if let Some(name) = packed.long_extension {
             app.note_long_extension(topic, &name);
         }
         known.event_id = packed.event_id;
+        known.events = packed.events.count();
+        if let Some(rates) = app.publish_rates.as_ref().filter(|_| known.events > 0) {
+            let cost = Cost {
+                units: packed.units,
+                bytes: bytes_taken,
+            };
+            rates.take(topic.id, cost)?;
+        }
         packed.events
     };
-    known.events = packed.count();
     if packed.count() > 0 {
         // What is packed is shared, not copied.
         let append = || engine.store().append(topic.id, packed.clone());
@@ -181,6 +190,8 @@ struct Packed {
     events: PackedEvents,
     /// A name of an extension that is longer than it should be.
     long_extension: Option<String>,
+    /// What they count as where the rate is limited (ED-060); else 0.
+    units: u64,
     /// What [`EVENT_ID`] says.
     event_id: Option<HeaderValue>,
 }
@@ -190,16 +201,22 @@ async fn decode(
     body: Bytes,
     request: &Parts,
     topic: &Arc<PublishTopic>,
+    counts_units: bool,
 ) -> Result<Packed, Refusal> {
     if body.len() < LARGE_BODY_BYTES {
-        return Ok(pack(&body, &request.headers, topic)?);
+        return Ok(pack(&body, &request.headers, topic, counts_units)?);
     }
     let (headers, topic) = (request.headers.clone(), Arc::clone(topic));
-    let packing = tokio::task::spawn_blocking(move || pack(&body, &headers, &topic));
+    let packing = tokio::task::spawn_blocking(move || pack(&body, &headers, &topic, counts_units));
     Ok(packing.await.map_err(|_| Refusal::internal())??)
 }
 
-fn pack(body: &[u8], headers: &HeaderMap, topic: &PublishTopic) -> Result<Packed, PublishError> {
+fn pack(
+    body: &[u8],
+    headers: &HeaderMap,
+    topic: &PublishTopic,
+    counts_units: bool,
+) -> Result<Packed, PublishError> {
     let request = Request {
         headers,
         topic: &topic.spec,
@@ -217,8 +234,14 @@ fn pack(body: &[u8], headers: &HeaderMap, topic: &PublishTopic) -> Result<Packed
         [event] if is_custom => HeaderValue::from_str(&event.id).ok(),
         _ => None,
     };
+    let units = if counts_units {
+        publish::units(body, events.len())
+    } else {
+        0
+    };
     Ok(Packed {
         events: PackedEvents::pack(&events),
+        units,
         long_extension,
         event_id,
     })

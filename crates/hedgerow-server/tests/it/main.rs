@@ -22,6 +22,7 @@ mod limits;
 mod metrics;
 mod protocol;
 mod publish;
+mod rates;
 mod schemas;
 mod secrets;
 mod signatures;

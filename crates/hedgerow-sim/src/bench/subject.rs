@@ -386,6 +386,14 @@ fn config(installation: &Installation, settings: &str) -> String {
         r#"listen = "127.0.0.1:0"
 data = {data}
 
+# What a machine takes is measured, and not what is let in.
+[rate_limits]
+events_per_second = 0
+bytes_per_second = "0B"
+
+[quotas]
+subscriptions_per_topic = 10000
+
 [validation]
 enabled = false
 

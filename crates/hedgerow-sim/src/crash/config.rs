@@ -19,6 +19,11 @@ pub fn text(data: &Path) -> String {
         r#"listen = "127.0.0.1:0"
 data = {data}
 
+# Publishers are as fast as the log.
+[rate_limits]
+events_per_second = 0
+bytes_per_second = "0B"
+
 [delivery]
 allow_networks = ["127.0.0.0/8"]
 endpoint_attempts_start = 16

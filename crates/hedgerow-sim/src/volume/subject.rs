@@ -180,6 +180,11 @@ impl Settings {
             r#"listen = "127.0.0.1:0"
 data = {data:?}
 
+# What a machine takes is measured, and not what is let in.
+[rate_limits]
+events_per_second = 0
+bytes_per_second = "0B"
+
 [validation]
 enabled = false
 
