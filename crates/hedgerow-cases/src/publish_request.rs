@@ -76,7 +76,7 @@ impl PublishRequest {
         self.publish_time
     }
 
-    /// The events of a body, and the path of the topic or domain topic of each.
+    /// The events of a body, and the path of the topic or domain that they were published to.
     ///
     /// # Errors
     ///
@@ -89,14 +89,8 @@ impl PublishRequest {
             domain: self.domain.as_deref(),
         };
         let published = decode(body, &request, &mut || self.generated_id.clone())?;
-        let mut paths = published.domain_topics.into_iter();
-        let with_path = |event| {
-            let path = match self.domain {
-                Some(_) => paths.next().unwrap_or_default(),
-                None => self.topic_path.clone(),
-            };
-            (event, path)
-        };
+        let path = self.domain.as_ref().unwrap_or(&self.topic_path);
+        let with_path = |event| (event, path.clone());
         Ok(published.events.into_iter().map(with_path).collect())
     }
 }

@@ -28,6 +28,8 @@ use crate::commands::apply::ApplyCommand;
 use crate::commands::config::ConfigCommand;
 use crate::commands::dead_letter::DeadLetterCommand;
 use crate::commands::dev::DevCommand;
+use crate::commands::domain::DomainCommand;
+use crate::commands::domain_topic::DomainTopicCommand;
 use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::event_subscription::advanced_filter::with_ranges;
@@ -56,6 +58,8 @@ enum Command {
     Serve(ServeCommand),
     Apply(ApplyCommand),
     Topic(TopicCommand),
+    Domain(DomainCommand),
+    DomainTopic(DomainTopicCommand),
     EventSubscription(Box<EventSubscriptionCommand>),
     Event(EventCommand),
     Explain(ExplainCommand),
@@ -108,6 +112,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(serve) => serve.run(),
         Command::Apply(apply) => commands::run_client(apply.run()),
         Command::Topic(topic) => commands::run_client(topic.run()),
+        Command::Domain(domain) => commands::run_client(domain.run()),
+        Command::DomainTopic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
         Command::Event(event) => commands::run_client(event.run()),
         Command::Plan(plan) => {

@@ -45,6 +45,20 @@ pub struct Event<'a> {
     pub data: Data<'a>,
 }
 
+impl Event<'_> {
+    /// The name of its domain topic, as it was published; `None` for events of topics that are no domains.
+    #[must_use]
+    pub fn domain_topic(&self) -> Option<&str> {
+        let found = self
+            .extensions
+            .iter()
+            .find(|(name, _)| name == DOMAIN_TOPIC);
+        let (_, json) = found?;
+        // Names have no character that JSON escapes.
+        json.strip_prefix('"')?.strip_suffix('"')
+    }
+}
+
 /// What an event begins with, for whoever tells of it: read without its data, which may be a megabyte.
 ///
 /// The first members of [`Event`], in its order: the stored form of an event begins with that of its head.
@@ -70,6 +84,10 @@ pub struct EventHead<'a> {
 /// The name under which the extensions carry the header `traceparent` of the request that published the event, its value
 /// as JSON text (ED-141). No attribute can have this name.
 pub const TRACEPARENT_HEADER: &str = ":traceparent";
+
+/// The name under which the extensions carry the domain topic that an event of a domain names, its bare name as JSON text
+/// (section 1.11). No attribute can have this name.
+pub const DOMAIN_TOPIC: &str = ":domain-topic";
 
 /// Whether an entry of [`Event::extensions`] is an attribute of the event, and not something that is known about it.
 #[must_use]

@@ -32,6 +32,7 @@ use icu_casemap::CaseMapper;
 
 use self::condition::Condition;
 use self::table::{KeyTable, Slot, Values};
+use crate::name::DomainTopicName;
 use crate::spec::FilterSpec;
 
 pub use self::event::FilterEvent;
@@ -51,6 +52,8 @@ pub struct FilterRules {
 /// A filter that is ready to be asked.
 #[derive(Debug, Clone)]
 pub struct Filter {
+    /// Folded; `None` wants events of every domain topic.
+    domain_topic: Option<Box<str>>,
     /// Folded, sorted, without duplicates; `None` wants every type.
     event_types: Option<Box<[Box<str>]>>,
     /// Folded unless `case_sensitive`; empty wants every subject.
@@ -66,6 +69,8 @@ pub struct Filter {
 /// A part of a filter; the first one that fails explains why an event was not wanted (ED-084).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clause {
+    /// The event is of another domain topic than the subscription (ED-074). No clause that anybody declares.
+    DomainTopic,
     /// The event's type is none of those wanted.
     IncludedEventTypes,
     /// The subject begins otherwise.
@@ -79,6 +84,7 @@ pub enum Clause {
 impl fmt::Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::DomainTopic => f.write_str("domainTopic"),
             Self::IncludedEventTypes => f.write_str("includedEventTypes"),
             Self::SubjectBeginsWith => f.write_str("subjectBeginsWith"),
             Self::SubjectEndsWith => f.write_str("subjectEndsWith"),
@@ -89,6 +95,7 @@ impl fmt::Display for Clause {
 
 /// What all filters look at, made once for an event.
 struct Envelope<'a> {
+    folded_domain_topic: Option<Cow<'a, str>>,
     folded_type: Cow<'a, str>,
     subject: &'a str,
     folded_subject: Cow<'a, str>,
@@ -97,6 +104,7 @@ struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     fn of(event: &FilterEvent<'a>) -> Self {
         Self {
+            folded_domain_topic: event.domain_topic().map(fold),
             folded_type: fold(event.event_type()),
             subject: event.subject(),
             folded_subject: fold(event.subject()),
@@ -132,6 +140,7 @@ impl Filter {
             .map(|(one, key)| Condition::new(one, table.intern(key), into_arrays, rules))
             .collect();
         Self {
+            domain_topic: None,
             event_types: spec.included_event_types.as_deref().and_then(compile_types),
             begins_with: prepare(&spec.subject_begins_with),
             ends_with: prepare(&spec.subject_ends_with),
@@ -139,6 +148,15 @@ impl Filter {
             conditions,
             keys,
             table,
+        }
+    }
+
+    /// The same for events of one domain topic only: what a subscription to it wants.
+    #[must_use]
+    pub fn of_domain_topic(self, name: &DomainTopicName) -> Self {
+        Self {
+            domain_topic: Some(name.folded()),
+            ..self
         }
     }
 
@@ -167,6 +185,11 @@ impl Filter {
     }
 
     fn judge_envelope(&self, envelope: &Envelope<'_>) -> Result<(), Clause> {
+        if self.domain_topic.is_some()
+            && self.domain_topic.as_deref() != envelope.folded_domain_topic.as_deref()
+        {
+            return Err(Clause::DomainTopic);
+        }
         if let Some(types) = &self.event_types {
             let folded = &*envelope.folded_type;
             if types

@@ -190,6 +190,12 @@ pub const HANDSHAKE_DRY_RUNS_MAX: usize = 8;
 /// Handshakes that are only tried, and wait for their turn: each is somebody who waits, for tens of seconds if many do.
 pub const HANDSHAKE_DRY_RUNS_WAITING_MAX: usize = 64;
 
+/// Notices of deletions that are sent at a time: each has a connection.
+pub const DELETION_NOTICES_MAX: usize = 32;
+
+/// Notices that wait for that. Beyond, endpoints are not told: they are told best effort (ED-172).
+pub const DELETION_NOTICES_WAITING_MAX: usize = 1_000;
+
 /// Events that are delivered again because somebody asked, at a time, until that is durable: each is a thread that reads, or
 /// an event that the log keeps.
 pub const RESENDS_MAX: usize = 64;
@@ -257,5 +263,13 @@ pub const CHANGES_WAITING_MAX: usize = 256;
 pub const FILTERS_IN_FORCE_MAX: usize = 100;
 /// `quotas.topics` at most: all of them are in memory.
 pub const TOPICS_MAX: usize = 10_000;
+/// `quotas.domains` at most: all of them are in memory.
+pub const DOMAINS_MAX: usize = 10_000;
+/// `quotas.topics_per_domain` at most: all of them are in memory.
+pub const TOPICS_PER_DOMAIN_MAX: usize = 1_000_000;
+/// `quotas.domain_subscriptions` at most: each published event is offered to all of them.
+pub const DOMAIN_SUBSCRIPTIONS_MAX: usize = 10_000;
+/// Subscriptions of a domain and all its topics: all of them are in memory, of every domain.
+pub const SUBSCRIPTIONS_PER_DOMAIN_MAX: usize = 1_000_000;
 /// `quotas.subscriptions_per_topic` at most: all of them are in memory.
 pub const SUBSCRIPTIONS_PER_TOPIC_MAX: usize = 10_000;

@@ -31,6 +31,11 @@ pub struct TopicName(Box<str>);
 #[serde(try_from = "String", into = "String")]
 pub struct SubscriptionName(Box<str>);
 
+/// The name of a domain topic, unique in its domain: 3 to 128 ASCII letters, digits and hyphens (ED-078).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DomainTopicName(Box<str>);
+
 macro_rules! name {
     ($type:ident, $what:literal, $len:expr) => {
         impl $type {
@@ -106,6 +111,20 @@ name!(
     "a subscription name",
     limits::SUBSCRIPTION_NAME_LEN
 );
+
+name!(
+    DomainTopicName,
+    "a domain topic's name",
+    limits::DOMAIN_TOPIC_NAME_LEN
+);
+
+impl DomainTopicName {
+    /// The same in lower case: two names are the same if these are.
+    #[must_use]
+    pub fn folded(&self) -> Box<str> {
+        self.0.to_ascii_lowercase().into()
+    }
+}
 
 fn check(text: &str, what: &'static str, len: RangeInclusive<usize>) -> Result<(), NameError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

@@ -41,7 +41,7 @@ pub use hold::ProbationSpec;
 pub use input_mapping::{InputSchemaMapping, MappedField, SourceField};
 pub use operator::{OperandKind, Operator};
 pub use subscription::{Destination, SubscriptionSpec};
-pub use topic::{InputSchema, TopicSpec};
+pub use topic::{DomainRules, InputSchema, Profile, TopicSpec};
 pub use webhook_tls::{TlsVersion, WebhookTls};
 
 /// A declaration that cannot be accepted.

@@ -15,7 +15,7 @@ use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::retry::{DeliveryKey, is_late_success};
 use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_dialect::delivery::{self, DeliveryHeaders, ResolvedHeaders, SentEvent, Unusable};
-use hedgerow_dialect::event_grid;
+use hedgerow_dialect::event_grid::path_of;
 use hedgerow_io::chance;
 use hedgerow_io::clock::{Clock, OpenExchange};
 use hedgerow_io::http::{Answer, Client, SendError};
@@ -247,15 +247,15 @@ fn request(
 ) -> Result<http::Request<Bytes>, StoreError> {
     let plan = &job.plan;
     let unpacked = unpack_event(&event.bytes)?;
-    let topic_path = event_grid::topic_path(&plan.topic_name);
     let body = delivery::body(
         plan.delivery_schema,
         &unpacked,
-        &topic_path,
+        &plan.topic_path,
         event.published,
     );
     let traceparent = traceparent(&unpacked);
-    let custom = resolved_headers(plan, &unpacked, &topic_path);
+    let path = path_of(&plan.topic_path, &unpacked);
+    let custom = resolved_headers(plan, &unpacked, &path);
     let headers = delivery::headers(&DeliveryHeaders {
         schema: plan.delivery_schema,
         is_batched: false,

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoredEvent;
 use hedgerow_store::record::unpack_head;
 use tracing::Level;
@@ -102,7 +101,7 @@ impl AttemptLine {
                     category = self.category(),
                     operationName = OPERATION,
                     time = %self.note.ended,
-                    resourceId = topic_path(&self.note.topic),
+                    resourceId = self.plan.source_path,
                     topic = self.note.topic,
                     eventSubscriptionName = self.note.subscription,
                     eventId = self.note.event_id,

@@ -1,4 +1,5 @@
-//! What the admin API asks of the engine: changes of what is declared, and questions about it. Each is answered once it
+//! What the admin API asks of the engine: changes of what is declared, and questions about it. What a subscription is made for is
+//! called its topic in all of them: the name of a topic or of a domain, or `DOMAIN/topics/DOMAIN-TOPIC` for a topic of a domain. Each is answered once it
 //! holds; a change, once it is durable.
 
 use std::collections::HashMap;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::hold::Period;
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::{DeadLetterDestination, SpecError, SubscriptionSpec, TopicSpec};
@@ -20,6 +21,7 @@ use hedgerow_store::view::{Counters, TerminalPage};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::declare::{Declared, SubscriptionDeclaration};
+use crate::domain_topics::{DomainTopicInfo, DomainTopicPage, DomainTopicQuery};
 use crate::dry_run::{DryRun, DryRunQuery};
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{GaugesFrom, GaugesPage};
@@ -120,6 +122,8 @@ pub enum Command {
         topic: String,
         /// The topic, if it is declared before the subscription and is not there yet.
         new_topic: Option<TopicSpec>,
+        /// Whether its domain topic is declared before the subscription.
+        has_new_domain_topic: bool,
         /// Its name.
         name: SubscriptionName,
         /// What the user asks for.
@@ -127,7 +131,41 @@ pub enum Command {
         /// Nothing would.
         answer: Answer<()>,
     },
-    /// All topics.
+    /// Makes a domain topic, or finds it made.
+    PutDomainTopic {
+        /// The domain's name.
+        domain: String,
+        /// Its name.
+        name: DomainTopicName,
+        /// The topic, and whether it is new.
+        answer: Answer<(DomainTopicInfo, bool)>,
+    },
+    /// Deletes a domain topic with its subscriptions and what is owed to them.
+    DeleteDomainTopic {
+        /// The domain's name.
+        domain: String,
+        /// Its name.
+        name: String,
+        /// When it is done.
+        answer: Answer<()>,
+    },
+    /// One topic of a domain.
+    DomainTopic {
+        /// The domain's name.
+        domain: String,
+        /// Its name.
+        name: String,
+        /// The topic.
+        answer: Answer<DomainTopicInfo>,
+    },
+    /// The topics of a domain.
+    DomainTopics {
+        /// Which of them.
+        query: DomainTopicQuery,
+        /// A page.
+        answer: Answer<DomainTopicPage>,
+    },
+    /// All topics and domains.
     Topics {
         /// By id.
         answer: Answer<Vec<Topic>>,

@@ -29,6 +29,8 @@ mod attempts;
 mod checks;
 mod dead_letters;
 mod declarations;
+mod departures;
+mod domains;
 mod dry_runs;
 mod endings;
 mod explaining;
@@ -69,6 +71,7 @@ use tokio::task::JoinHandle;
 
 use self::dead_letters::LetterWrites;
 use self::declarations::Declarations;
+use self::departures::Departures;
 use self::endings::Endings;
 use self::pauses::Pauses;
 use self::purges::Purges;
@@ -172,6 +175,7 @@ pub struct Engine {
     moves_left: usize,
     endings: Endings,
     letter_writes: LetterWrites,
+    departures: Departures,
     pauses: Pauses,
     purges: Purges,
     resends: Resends,
@@ -281,6 +285,7 @@ impl Engine {
             moves_left: 0,
             endings: Endings::default(),
             letter_writes: LetterWrites::new(parts.dead_letters),
+            departures: Departures::default(),
             pauses: Pauses::default(),
             purges: Purges::default(),
             resends: Resends::default(),
@@ -441,6 +446,7 @@ impl Engine {
         let has_more = self.go_on_purging()? || has_more;
         let has_more = self.look_for_expiries()? || has_more;
         self.read_behind();
+        self.expire_subscriptions()?;
         self.wake_the_due()?;
         self.start_attempts()?;
         self.end_deliveries();
@@ -496,7 +502,13 @@ impl Engine {
     fn time_to_sleep(&self) -> Duration {
         let now = self.clock.now();
         let wake = self.wakes.first().map(|(at, _)| *at);
-        let wake = wake.into_iter().chain(self.validations.next()).min();
+        let goes = self.departures.next();
+        let goes = goes.filter(|_| self.phase == Phase::Running);
+        let wake = wake
+            .into_iter()
+            .chain(self.validations.next())
+            .chain(goes)
+            .min();
         let wake = wake.map(|at| at.since(now.timestamp));
         let wake = wake.map(|wait| self.clock.wait(wait.saturating_sub(wait / SLEW_DIVISOR)));
         let rest = self.endpoints.is_anybody_resting().then_some(REST_LOOK);

@@ -18,13 +18,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hedgerow_core::filter::{Clause, FilterRules};
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::Store;
-use hedgerow_store::catalog::{GoneSubscription, Provisioning, Purge};
+use hedgerow_store::catalog::{GoneSubscription, Provisioning, Purge, split_source};
 use hedgerow_store::history::{AcceptedEvent, HistoryHandle, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 
@@ -92,6 +93,8 @@ pub struct StoredSummary {
     pub event_type: String,
     /// Its subject.
     pub subject: Option<String>,
+    /// The domain topic that it names, of a domain.
+    pub domain_topic: Option<String>,
     /// The size of its stored form.
     pub bytes: usize,
 }
@@ -103,6 +106,8 @@ pub struct DeliveryStory {
     pub subscription: SubscriptionId,
     /// Its name, now or then.
     pub name: String,
+    /// The domain topic that it is made for, if it is for one and that is known.
+    pub domain_topic: Option<String>,
     /// It does not exist any more.
     pub is_deleted: bool,
     /// Whether the event is one for it.
@@ -201,8 +206,23 @@ pub struct StandingsQuery {
     pub position: Position,
     /// Only of this subscription.
     pub subscription: Option<String>,
+    /// The domain topic of the event, if it is known to be of one: those of others are not told of.
+    pub domain_topic: Option<DomainTopicName>,
     /// Where deliveries may stand in the due index: what their newest records say.
     pub hints: Vec<(SubscriptionId, Timestamp)>,
+}
+
+impl StandingsQuery {
+    /// Whether a subscription is asked for: by its name, or because it may have got the event.
+    pub(crate) fn is_about(&self, name: &str, domain_topic: Option<&DomainTopicName>) -> bool {
+        match &self.subscription {
+            Some(wanted) => name.eq_ignore_ascii_case(wanted),
+            None => match (&self.domain_topic, domain_topic) {
+                (Some(of_event), Some(of_subscription)) => of_event == of_subscription,
+                _ => true,
+            },
+        }
+    }
 }
 
 /// Where the deliveries of one event stand.
@@ -210,6 +230,8 @@ pub struct StandingsQuery {
 pub struct EventStandings {
     /// The topic's name; `None` if it is gone.
     pub topic_name: Option<String>,
+    /// Its resource path, or that of the domain.
+    pub topic_path: String,
     /// By subscription.
     pub deliveries: Vec<DeliveryStanding>,
     /// Subscriptions that are left out.
@@ -227,6 +249,8 @@ pub struct DeliveryStanding {
     pub subscription: SubscriptionId,
     /// Its name.
     pub name: String,
+    /// The domain topic that it is made for, if it is for one.
+    pub domain_topic: Option<DomainTopicName>,
     /// The filter in force at the event; `None` if there was none, or if it is forgotten.
     pub filter: Option<FilterSpec>,
     /// No filter is forgotten: without one there was none in force.
@@ -282,15 +306,19 @@ impl EngineHandle {
     /// [`CommandError::NotFound`] for a topic or a subscription that is asked for and neither exists nor is remembered;
     /// [`CommandError::Unavailable`] while there is no engine.
     pub async fn explain(&self, query: ExplainQuery) -> Result<Explanation, CommandError> {
-        let topic = query
-            .topic
-            .as_deref()
-            .map(|name| self.topics().get(&name.to_ascii_lowercase()).map(|t| t.id));
+        let topic = query.topic.as_deref().map(|name| {
+            self.topics()
+                .get(&split_source(name).0.to_ascii_lowercase())
+                .map(|t| t.id)
+        });
         let live = self.topics();
         let live = live.values().map(|topic| (topic.id, topic.name.clone()));
         let reader = Reader {
             scope: Scope {
-                name: query.topic.clone(),
+                name: query
+                    .topic
+                    .as_deref()
+                    .map(|name| split_source(name).0.to_owned()),
                 topic: topic.flatten(),
                 prefix: query.topic_prefix.clone(),
                 live: live.collect(),
@@ -379,7 +407,7 @@ impl Reader {
         let attempts = self.attempts();
         let names: BTreeMap<TopicId, String> = attempts
             .iter()
-            .map(|record| (record.topic, record.topic_name.clone()))
+            .map(|record| (record.topic, topic_of(record).to_owned()))
             .collect();
         let is_wanted = |event: &AcceptedEvent| {
             let topic = event.position.topic;
@@ -420,12 +448,17 @@ impl Reader {
         let Some(history) = &self.history else {
             return Vec::new();
         };
-        let wants = |record: &HistoryRecord| self.scope.has(record.topic, Some(&record.topic_name));
+        let wants = |record: &HistoryRecord| self.scope.has(record.topic, Some(topic_of(record)));
         let mut records = history.attempts_where(&self.event_id, RECORDS_MAX, wants);
         records.reverse();
         records.sort_by_key(|record| record.ended);
         records
     }
+}
+
+/// The name of the topic or domain that a record tells of.
+fn topic_of(record: &HistoryRecord) -> &str {
+    split_source(&record.topic_name).0
 }
 
 pub(crate) fn position_of(record: &HistoryRecord) -> Position {

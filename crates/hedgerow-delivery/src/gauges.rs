@@ -9,6 +9,7 @@ use hedgerow_store::catalog::Provisioning;
 use hedgerow_store::view::Counters;
 
 use crate::command::{Command, CommandError, EngineHandle, HoldState};
+use crate::metrics::SubscriptionNames;
 
 /// How a subscription is doing, in numbers (ED-303).
 #[derive(Debug, Clone)]
@@ -17,9 +18,9 @@ pub struct SubscriptionGauges {
     pub subscription: SubscriptionId,
     /// Of which topic.
     pub topic: TopicId,
-    /// The names of its topic and its own, if it was never active since the server started: others stand with what is
+    /// What it is called, if it was never active since the server started: others stand with what is
     /// counted of it.
-    pub names: Option<(String, String)>,
+    pub names: Option<SubscriptionNames>,
     /// How far the handshake with its endpoint has come; `None` if it gets events.
     pub inactive: Option<Provisioning>,
     /// The strongest of what holds it.

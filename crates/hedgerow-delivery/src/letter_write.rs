@@ -9,7 +9,6 @@ use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::dead_letter::{DeadLetter, DeadLetterArray, ExtraMembers, RecordFormat};
-use hedgerow_dialect::event_grid;
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::dead_letter::{Blob, DeadLetterError, DeadLetterStore};
@@ -94,7 +93,7 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
     let mut array = DeadLetterArray::default();
     let format = RecordFormat {
         schema: job.plan.delivery_schema,
-        topic_path: &event_grid::topic_path(&job.plan.topic_name),
+        topic_path: &job.plan.topic_path,
         extra: job.extra_members,
     };
     let mut letters = job.letters.into_iter();

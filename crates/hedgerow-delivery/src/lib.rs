@@ -19,10 +19,12 @@
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`metrics`] | what this process has counted |
 //! | [`declare`] | what a declaration of a subscription does, and waiting for its endpoint |
+//! | [`domain_topics`] | what is asked and told about topics of domains |
 //! | [`dry_run`] | what a handshake that is only tried is asked and tells |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | [`settings`] | everything that can be tuned |
+//! | [`source`] | the resource paths of what subscriptions are made for |
 //!
 //! The rules themselves (when, whether, what it means) are `hedgerow-core`'s. A subscriber's 503 is not an error here;
 //! an `Err` means that the engine could not do its own part, and it is started again from disk.
@@ -31,6 +33,7 @@ mod attempt;
 mod attempt_log;
 pub mod command;
 pub mod declare;
+pub mod domain_topics;
 pub mod dry_run;
 mod endpoints;
 pub mod engine;
@@ -49,6 +52,7 @@ mod remember;
 pub mod resend;
 mod runner;
 pub mod settings;
+mod source;
 mod strike;
 pub mod validation;
 mod windows;

@@ -73,6 +73,17 @@ struct Matches {
     seqs: Vec<u64>,
 }
 
+/// What a subscription is called where it is counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubscriptionNames {
+    /// What it is made for: a topic, a domain, or a domain topic.
+    pub topic: String,
+    /// Its own name.
+    pub subscription: String,
+    /// Whether it is made for all of a domain.
+    pub is_of_domain: bool,
+}
+
 /// The counters of one subscription.
 #[derive(Debug)]
 pub struct SubscriptionMetrics {
@@ -80,8 +91,8 @@ pub struct SubscriptionMetrics {
     pub id: SubscriptionId,
     /// Its topic's.
     pub topic: Arc<TopicMetrics>,
-    /// Its name.
-    pub name: String,
+    /// What it is called.
+    pub names: SubscriptionNames,
     /// The subscription is gone.
     is_gone: AtomicBool,
     /// Events that its filter wanted.
@@ -179,12 +190,12 @@ impl Metrics {
         &self,
         id: SubscriptionId,
         topic: &Arc<TopicMetrics>,
-        name: &str,
+        names: SubscriptionNames,
     ) -> Arc<SubscriptionMetrics> {
         let mut subscriptions = lock(&self.subscriptions);
         let subscription = subscriptions
             .entry(id)
-            .or_insert_with(|| Arc::new(SubscriptionMetrics::new(id, Arc::clone(topic), name)));
+            .or_insert_with(|| Arc::new(SubscriptionMetrics::new(id, Arc::clone(topic), names)));
         Arc::clone(subscription)
     }
 
@@ -299,11 +310,11 @@ impl TopicMetrics {
 }
 
 impl SubscriptionMetrics {
-    fn new(id: SubscriptionId, topic: Arc<TopicMetrics>, name: &str) -> Self {
+    fn new(id: SubscriptionId, topic: Arc<TopicMetrics>, names: SubscriptionNames) -> Self {
         Self {
             id,
             topic,
-            name: name.to_owned(),
+            names,
             is_gone: AtomicBool::new(false),
             matched: AtomicU64::new(0),
             matched_to: AtomicU64::new(0),
@@ -473,7 +484,11 @@ mod tests {
                 (error, error_type)
             );
         }
-        let metrics = Metrics::default().subscription(SubscriptionId(1), &Arc::default(), "s");
+        let metrics = Metrics::default().subscription(
+            SubscriptionId(1),
+            &Arc::default(),
+            SubscriptionNames::default(),
+        );
         for status in 400..600 {
             metrics.note_failed(Outcome::GenericError, status);
         }
@@ -488,7 +503,11 @@ mod tests {
 
     #[test]
     fn an_event_that_is_offered_again_is_counted_once() {
-        let metrics = Metrics::default().subscription(SubscriptionId(1), &Arc::default(), "s");
+        let metrics = Metrics::default().subscription(
+            SubscriptionId(1),
+            &Arc::default(),
+            SubscriptionNames::default(),
+        );
         for seq in [1, 3, 2, 3, 4] {
             metrics.note_match(seq);
         }
@@ -500,8 +519,8 @@ mod tests {
     fn events_that_nobody_wants_are_counted_when_all_were_asked() {
         let metrics = Metrics::default();
         let topic = metrics.topic(TopicId(1), "t");
-        let one = metrics.subscription(SubscriptionId(1), &topic, "one");
-        let two = metrics.subscription(SubscriptionId(2), &topic, "two");
+        let one = metrics.subscription(SubscriptionId(1), &topic, SubscriptionNames::default());
+        let two = metrics.subscription(SubscriptionId(2), &topic, SubscriptionNames::default());
         let unmatched = || topic.unmatched.load(Ordering::Relaxed);
         one.note_match(11);
         two.note_match(11);
@@ -526,7 +545,7 @@ mod tests {
     fn what_a_backlog_matches_is_not_remembered_without_end() {
         let metrics = Metrics::default();
         let topic = metrics.topic(TopicId(1), "t");
-        let one = metrics.subscription(SubscriptionId(1), &topic, "one");
+        let one = metrics.subscription(SubscriptionId(1), &topic, SubscriptionNames::default());
         let head = 10 * MATCHES_MAX as u64;
         for seq in 1..head {
             one.note_match(seq);
@@ -548,7 +567,11 @@ mod tests {
     fn what_was_owed_to_a_deleted_subscription_is_counted_as_dropped() {
         let metrics = Metrics::default();
         for id in 0..2_000 {
-            let _ = metrics.subscription(SubscriptionId(id), &Arc::default(), "s");
+            let _ = metrics.subscription(
+                SubscriptionId(id),
+                &Arc::default(),
+                SubscriptionNames::default(),
+            );
             metrics.forget_subscription(SubscriptionId(id), u64::from(id));
         }
         let left = metrics.subscriptions();

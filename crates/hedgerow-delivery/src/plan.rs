@@ -11,19 +11,27 @@ use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
-    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, ProbationSpec, WebhookTls,
+    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, ProbationSpec, Profile,
+    WebhookTls,
 };
+use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::start_interval;
 use hedgerow_dialect::delivery::CustomHeaders;
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
-use hedgerow_store::catalog::{Subscription, Topic};
+use hedgerow_store::catalog::{Subscription, Topic, source_name};
 
+use crate::source::{path_of_topic, source_path};
 use crate::strike::Secrets;
 use crate::windows::EndpointKey;
 
 /// What an attempt needs of its subscription.
 pub(crate) struct Plan {
+    /// What the subscription is made for, as people name it: a topic, a domain, or a domain topic.
     pub(crate) topic_name: String,
+    /// The resource path of its topic, or of its domain whatever the topic.
+    pub(crate) topic_path: String,
+    /// The resource path of what the subscription is made for.
+    pub(crate) source_path: String,
     pub(crate) subscription_name: String,
     pub(crate) target: Target,
     /// The endpoint key of the target.
@@ -43,6 +51,8 @@ pub(crate) struct Plan {
     /// Where what is given up is written; `None` to drop it (ED-244).
     pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
     pub(crate) dead_letter: DeadLetterSettings,
+    /// Which defaults its topic has; `None` for the server's.
+    pub(crate) profile: Option<Profile>,
     /// The least time between two starts, if the endpoint asked for one (ED-167).
     pub(crate) start_interval: Option<Duration>,
     pub(crate) probation: ProbationSpec,
@@ -51,6 +61,8 @@ pub(crate) struct Plan {
     pub(crate) delayed_at: Arc<EndpointKey>,
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
+    /// From then on nothing is attempted either, and it is about to be deleted (ED-173).
+    pub(crate) expiration: Option<Timestamp>,
     /// Made when an answer is first shown: most subscriptions have none at a time.
     secrets: OnceLock<Secrets>,
     path_secrets: OnceLock<Secrets>,
@@ -78,7 +90,9 @@ impl Plan {
             path: path_and_query.path().to_owned(),
         });
         Ok(Self {
-            topic_name: topic.name.as_str().to_owned(),
+            topic_name: source_name(topic.name.as_str(), subscription.domain_topic.as_ref()),
+            topic_path: path_of_topic(topic),
+            source_path: source_path(topic, subscription.domain_topic.as_ref()),
             subscription_name: subscription.name.as_str().to_owned(),
             endpoint: target.endpoint(),
             target,
@@ -92,11 +106,13 @@ impl Plan {
             custom_headers: CustomHeaders::new(&subscription.spec.delivery_attributes),
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
+            profile: topic.spec.profile,
             start_interval: subscription.allowed_rate.map(start_interval),
             probation: subscription.spec.probation,
             delayed_delivery: subscription.spec.delayed_delivery,
             delayed_at,
             is_paused: subscription.is_paused,
+            expiration: subscription.spec.expiration,
             secrets: OnceLock::new(),
             path_secrets: OnceLock::new(),
         })

@@ -13,8 +13,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
+use hedgerow_store::catalog::split_source;
 use hedgerow_store::history::{AcceptedEvent, HistoryHandle, HistoryRecord};
 use hedgerow_store::{Store, StoreError};
 
@@ -47,6 +49,8 @@ pub struct ResendOrder {
     pub event_id: String,
     /// Only to this subscription.
     pub subscription: Option<String>,
+    /// Only to subscriptions for this domain topic.
+    pub domain_topic: Option<DomainTopicName>,
     /// Where deliveries may stand in the due index: what their newest records say.
     pub hints: Vec<(SubscriptionId, Timestamp)>,
 }
@@ -105,11 +109,10 @@ impl EngineHandle {
     /// [`CommandError::NotFound`] if there is no such topic, subscription or event; [`CommandError::Forgotten`] if the event
     /// was accepted and cannot be read any more; [`CommandError::Conflict`] if it is none for the subscription.
     pub async fn resend(&self, query: ResendQuery) -> Result<Vec<Resent>, CommandError> {
-        let topic = self
-            .topics()
-            .get(&query.topic.to_ascii_lowercase())
-            .cloned();
-        let Some(topic) = topic.map(|topic| topic.id) else {
+        let (name, domain_topic) = split_source(&query.topic);
+        let topic = self.topics().get(&name.to_ascii_lowercase()).cloned();
+        let domain_topic = domain_topic.map(str::parse).transpose();
+        let (Some(topic), Ok(domain_topic)) = (topic.map(|topic| topic.id), domain_topic) else {
             return Err(CommandError::NotFound {
                 what: "topic",
                 name: query.topic,
@@ -122,7 +125,10 @@ impl EngineHandle {
         };
         let finder = (history, Arc::clone(&self.store), query);
         let (order, _) = on_a_thread(finder, move |(history, store, query)| {
-            find(history, store, topic, query)
+            find(history, store, topic, query).map(|order| ResendOrder {
+                domain_topic,
+                ..order
+            })
         })
         .await?;
         let order = order?;
@@ -159,6 +165,7 @@ fn find(
                     published,
                     event_id: id.clone(),
                     subscription: query.subscription.clone(),
+                    domain_topic: None,
                     hints: hints(&attempts, position),
                 });
             }

@@ -7,17 +7,21 @@ use hedgerow_core::filter::FilterRules;
 use hedgerow_core::hold::ProbationDurations;
 use hedgerow_core::limits;
 use hedgerow_core::retry::RetrySettings;
-use hedgerow_core::spec::FilterLimits;
+use hedgerow_core::spec::{FilterLimits, Profile};
 use hedgerow_core::validation::ValidationSettings;
 use hedgerow_dialect::dead_letter::ExtraMembers;
 
 /// Settings of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
+    /// Which defaults hold where the vendor's page on delivery and ours differ (ED-317). Whoever sets it sets those.
+    pub profile: Profile,
     /// The schedule and what outcomes mean.
     pub retry: RetrySettings,
     /// How endpoints are asked whether they want deliveries.
     pub validation: ValidationSettings,
+    /// How long an endpoint has to answer the notice that its subscription was deleted (ED-172).
+    pub deletion_notice_timeout: Duration,
     /// Where this server is reached from outside, without a slash at its end: the URLs that complete handshakes are made
     /// from it (ED-160).
     pub public_url: String,
@@ -69,10 +73,16 @@ pub struct EngineSettings {
 /// How many of each may be declared. What is there already stays where a quota was lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
-    /// Topics.
+    /// Topics that are no domains.
     pub topics: usize,
-    /// Subscriptions of one topic.
+    /// Domains.
+    pub domains: usize,
+    /// Topics of one domain.
+    pub topics_per_domain: usize,
+    /// Subscriptions of one topic, or of one domain topic.
     pub subscriptions_per_topic: usize,
+    /// Subscriptions of all of one domain.
+    pub domain_subscriptions: usize,
 }
 
 impl Default for Quotas {
@@ -80,7 +90,21 @@ impl Default for Quotas {
     fn default() -> Self {
         Self {
             topics: 100,
+            domains: 100,
+            topics_per_domain: 100_000,
             subscriptions_per_topic: 500,
+            domain_subscriptions: 50,
+        }
+    }
+}
+
+impl EngineSettings {
+    /// The members that dead-letter records of a topic's subscriptions have, which may have a profile of its own.
+    #[must_use]
+    pub fn dead_letter_members_of(&self, profile: Option<Profile>) -> ExtraMembers {
+        match profile {
+            Some(profile) if profile != self.profile => ExtraMembers::of(profile),
+            _ => self.dead_letter_members,
         }
     }
 }
@@ -88,8 +112,10 @@ impl Default for Quotas {
 impl Default for EngineSettings {
     fn default() -> Self {
         Self {
+            profile: Profile::default(),
             retry: RetrySettings::default(),
             validation: ValidationSettings::default(),
+            deletion_notice_timeout: Duration::from_secs(30),
             public_url: "http://localhost:8080".to_owned(),
             filter_limits: FilterLimits::default(),
             filter_rules: FilterRules::default(),

@@ -102,8 +102,8 @@ impl<'b> ReadEvent<'_, 'b> {
             Some(domain) => {
                 let named = take(&mut found, Member::Topic)
                     .ok_or_else(|| missing(Member::Topic, mapping.topic.is_some()))?;
-                let path = domain::topic_path(domain, &named);
-                Some(path.map_err(|rule| format!("\"topic\" {rule}"))?)
+                let name = domain::topic_named(domain, &named);
+                Some(name.map_err(|rule| format!("\"topic\" {rule}"))?)
             }
         };
         Ok(Element {

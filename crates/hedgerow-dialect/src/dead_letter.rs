@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use hedgerow_core::event::{Event, is_attribute};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::spec::{DeliverySchema, Profile};
 
 use crate::object::{Members, Value, Writer};
 use crate::{cloud_events, event_grid};
@@ -60,6 +60,15 @@ impl ExtraMembers {
         last_http_status: false,
         last_attempt_time: false,
     };
+
+    /// Those that records have in a profile.
+    #[must_use]
+    pub const fn of(profile: Profile) -> Self {
+        match profile {
+            Profile::Default => Self::ALL,
+            Profile::Strict => Self::NONE,
+        }
+    }
 }
 
 /// The content of a blob while records are added to it: a JSON array, UTF-8 without a mark.

@@ -7,11 +7,38 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 mod error;
 
+use std::borrow::Cow;
+
+use hedgerow_core::event::Event;
+
 pub use error::{CONTENT_TYPE, Detail, ErrorCode, PublishError, Report};
+
+const PROVIDER: &str =
+    "/subscriptions/hedgerow/resourceGroups/hedgerow/providers/Microsoft.EventGrid";
 
 /// The resource path of a topic: what events carry as `topic`, and what a published `topic` must equal.
 #[must_use]
 pub fn topic_path(name: &str) -> String {
-    let group = "/subscriptions/hedgerow/resourceGroups/hedgerow";
-    format!("{group}/providers/Microsoft.EventGrid/topics/{name}")
+    format!("{PROVIDER}/topics/{name}")
+}
+
+/// The resource path of a domain.
+#[must_use]
+pub fn domain_path(name: &str) -> String {
+    format!("{PROVIDER}/domains/{name}")
+}
+
+/// The resource path of a domain topic, below that of its domain.
+#[must_use]
+pub fn domain_topic_path(domain: &str, name: &str) -> String {
+    format!("{domain}/topics/{name}")
+}
+
+/// The resource path of what an event was published to: `path`, or its domain topic below that of its domain (ED-072).
+#[must_use]
+pub fn path_of<'p>(path: &'p str, event: &Event<'_>) -> Cow<'p, str> {
+    match event.domain_topic() {
+        None => Cow::Borrowed(path),
+        Some(name) => Cow::Owned(domain_topic_path(path, name)),
+    }
 }

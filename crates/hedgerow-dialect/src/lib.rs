@@ -12,11 +12,12 @@
 //!
 //! What comes in depends on a topic's input schema: [`publish`] reads a request, and [`sas`] judges shared access signatures.
 //! What goes out depends on a subscription's delivery schema: [`delivery`] is a delivery's body and headers, [`dead_letter`]
-//! the content of a dead-letter blob, [`handshake`] what asks an endpoint first whether it wants deliveries.
+//! the content of a dead-letter blob, [`deletion`] the notice that a subscription is gone, [`handshake`] what asks an endpoint first whether it wants deliveries.
 
 pub mod cloud_events;
 pub mod custom;
 pub mod dead_letter;
+pub mod deletion;
 pub mod delivery;
 mod escapes;
 pub mod event_grid;

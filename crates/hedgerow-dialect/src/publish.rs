@@ -9,7 +9,7 @@ pub(crate) mod media_type;
 
 use std::borrow::Cow;
 
-use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
+use hedgerow_core::event::{DOMAIN_TOPIC, Event, TRACEPARENT_HEADER};
 use hedgerow_core::limits;
 use hedgerow_core::rate::{self, UNIT_BYTES};
 use hedgerow_core::spec::{InputSchema, TopicSpec};
@@ -36,10 +36,8 @@ pub struct Request<'r> {
 /// The events of a request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Published<'b> {
-    /// In the order of the request.
+    /// In the order of the request. If the endpoint is a domain, each knows its domain topic ([`Event::domain_topic`]).
     pub events: Vec<Event<'b>>,
-    /// The full path of the domain topic of each, if the endpoint is a domain. Else empty.
-    pub domain_topics: Vec<String>,
     /// The first name of an extension attribute that is longer than names should be (ED-046).
     pub long_extension: Option<String>,
 }
@@ -48,8 +46,8 @@ pub struct Published<'b> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Element<'b> {
     pub event: Event<'b>,
-    /// The full path of its domain topic.
-    pub domain_topic: Option<String>,
+    /// The name of its domain topic.
+    pub domain_topic: Option<Box<str>>,
 }
 
 /// Reads all events of a request, or says why none of them is taken (ED-041). `new_id` gives the `id` of a custom event
@@ -84,16 +82,18 @@ pub fn decode<'b>(
     });
     let mut published = Published {
         events: Vec::with_capacity(elements.len()),
-        domain_topics: Vec::new(),
         long_extension,
     };
     for Element {
-        event,
+        mut event,
         domain_topic,
     } in elements
     {
+        if let Some(name) = domain_topic {
+            let json = Cow::Owned(format!("\"{name}\""));
+            event.extensions.push((Cow::Borrowed(DOMAIN_TOPIC), json));
+        }
         published.events.push(event);
-        published.domain_topics.extend(domain_topic);
     }
     if let Some(json) = traceparent(request.headers) {
         for event in &mut published.events {

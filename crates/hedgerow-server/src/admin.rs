@@ -2,6 +2,7 @@
 
 mod apply;
 mod dead_letters;
+mod domains;
 mod dry_run;
 mod events;
 mod explanation;
@@ -32,7 +33,7 @@ use crate::metrics;
 use crate::state::{App, SharedApp};
 
 pub use self::subscriptions::{
-    complete as complete_subscription, declare as declare_subscription, keep_secrets,
+    complete as complete_subscription, declare as declare_subscription, keep_secrets, profile_of,
 };
 pub use self::validation::failure as validation_failure;
 
@@ -65,23 +66,97 @@ fn shown_warning(warning: &Warning) -> Value {
     json!({ "field": warning.field, "message": warning.message })
 }
 
+/// Adds the routes of what subscriptions are made for, below its own path.
+macro_rules! add_source {
+    ($routes:expr, $path:literal) => {
+        $routes
+            .add(
+                (Method::GET, concat!($path, "/eventSubscriptions")),
+                (Read, Topic),
+                subscriptions::list,
+            )
+            .add(
+                (Method::PUT, concat!($path, "/eventSubscriptions/{name}")),
+                (Admin, Topic),
+                subscriptions::put,
+            )
+            .add(
+                (Method::GET, concat!($path, "/eventSubscriptions/{name}")),
+                (Read, Topic),
+                subscriptions::get,
+            )
+            .add(
+                (Method::PATCH, concat!($path, "/eventSubscriptions/{name}")),
+                (Admin, Topic),
+                subscriptions::patch,
+            )
+            .add(
+                (Method::DELETE, concat!($path, "/eventSubscriptions/{name}")),
+                (Admin, Topic),
+                subscriptions::delete,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/getFullUrl"),
+                ),
+                (Admin, Topic),
+                subscriptions::full_url,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/pause"),
+                ),
+                (Operate, Topic),
+                subscriptions::pause,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/resume"),
+                ),
+                (Operate, Topic),
+                subscriptions::resume,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/reset"),
+                ),
+                (Operate, Topic),
+                subscriptions::reset,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/purge"),
+                ),
+                (Operate, Topic),
+                subscriptions::purge,
+            )
+            .add(
+                (Method::POST, concat!($path, "/validateEndpoint")),
+                (Admin, Topic),
+                dry_run::post,
+            )
+            .add(
+                (Method::POST, concat!($path, "/events/{eventId}/resend")),
+                (Operate, Topic),
+                events::resend,
+            )
+    };
+}
+
 /// The routes of the API, and who may ask them (docs/reference/admin-api.md).
 fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     use Reach::{Grid, Lists, NewTopic, Topic};
     use Right::{Admin, Operate, Read};
     const TOPIC: &str = "/api/v1/topics/{topic}";
-    const LIST_KEYS: &str = "/api/v1/topics/{topic}/listKeys";
-    const REGENERATE_KEY: &str = "/api/v1/topics/{topic}/regenerateKey";
-    const SUBSCRIPTIONS: &str = "/api/v1/topics/{topic}/eventSubscriptions";
-    const SUBSCRIPTION: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}";
-    const FULL_URL: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/getFullUrl";
-    const PAUSE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/pause";
-    const RESUME: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/resume";
-    const RESET: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/reset";
-    const PURGE: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/purge";
-    const VALIDATE_ENDPOINT: &str = "/api/v1/topics/{topic}/validateEndpoint";
+    const DOMAIN: &str = "/api/v1/domains/{domain}";
+    const DOMAIN_TOPICS: &str = "/api/v1/domains/{domain}/topics";
+    const DOMAIN_TOPIC: &str = "/api/v1/domains/{domain}/topics/{domainTopic}";
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
-    const RESEND: &str = "/api/v1/topics/{topic}/events/{eventId}/resend";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
     const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
@@ -91,29 +166,42 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     let put = |path| (put.clone(), path);
     let post = |path| (post.clone(), path);
     let delete = |path| (delete.clone(), path);
-    Routes::default()
+    let routes = Routes::default()
         .add(get("/api/v1/topics"), (Read, Lists), topics::list)
         .add(put(TOPIC), (Admin, NewTopic), topics::put)
         .add(get(TOPIC), (Read, Topic), topics::get)
         .add(delete(TOPIC), (Admin, Topic), topics::delete)
-        .add(post(LIST_KEYS), (Admin, Topic), topics::list_keys)
-        .add(post(REGENERATE_KEY), (Admin, Topic), topics::regenerate_key)
-        .add(get(SUBSCRIPTIONS), (Read, Topic), subscriptions::list)
-        .add(put(SUBSCRIPTION), (Admin, Topic), subscriptions::put)
-        .add(get(SUBSCRIPTION), (Read, Topic), subscriptions::get)
         .add(
-            (Method::PATCH, SUBSCRIPTION),
+            post("/api/v1/topics/{topic}/listKeys"),
             (Admin, Topic),
-            subscriptions::patch,
+            topics::list_keys,
         )
-        .add(delete(SUBSCRIPTION), (Admin, Topic), subscriptions::delete)
-        .add(post(FULL_URL), (Admin, Topic), subscriptions::full_url)
-        .add(post(PAUSE), (Operate, Topic), subscriptions::pause)
-        .add(post(RESUME), (Operate, Topic), subscriptions::resume)
-        .add(post(RESET), (Operate, Topic), subscriptions::reset)
-        .add(post(PURGE), (Operate, Topic), subscriptions::purge)
-        .add(post(VALIDATE_ENDPOINT), (Admin, Topic), dry_run::post)
-        .add(post(RESEND), (Operate, Topic), events::resend)
+        .add(
+            post("/api/v1/topics/{topic}/regenerateKey"),
+            (Admin, Topic),
+            topics::regenerate_key,
+        )
+        .add(get("/api/v1/domains"), (Read, Lists), domains::list)
+        .add(put(DOMAIN), (Admin, NewTopic), domains::put)
+        .add(get(DOMAIN), (Read, Topic), topics::get)
+        .add(delete(DOMAIN), (Admin, Topic), topics::delete)
+        .add(
+            post("/api/v1/domains/{domain}/listKeys"),
+            (Admin, Topic),
+            topics::list_keys,
+        )
+        .add(
+            post("/api/v1/domains/{domain}/regenerateKey"),
+            (Admin, Topic),
+            topics::regenerate_key,
+        )
+        .add(get(DOMAIN_TOPICS), (Read, Topic), domains::topics)
+        .add(put(DOMAIN_TOPIC), (Admin, Topic), domains::put_topic)
+        .add(get(DOMAIN_TOPIC), (Read, Topic), domains::get_topic)
+        .add(delete(DOMAIN_TOPIC), (Admin, Topic), domains::delete_topic);
+    let routes = add_source!(routes, "/api/v1/topics/{topic}");
+    let routes = add_source!(routes, "/api/v1/domains/{domain}");
+    add_source!(routes, "/api/v1/domains/{domain}/topics/{domainTopic}")
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)

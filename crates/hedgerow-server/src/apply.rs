@@ -1,12 +1,13 @@
-//! Declares many things at once: topics, then event subscriptions. Everything is judged before anything is declared, so that a
+//! Declares many things at once: topics and domains, then event subscriptions. Everything is judged before anything is declared, so that a
 //! mistake leaves all as it was; what is declared already as it should be is left alone, and nothing is deleted.
 //!
 //! Everything is durable before anybody waits for an endpoint: [`begin`] declares, and the engine asks the endpoints beside
 //! each other ([`limits::HANDSHAKES_MAX`](hedgerow_core::limits::HANDSHAKES_MAX)). Declared again, an endpoint is asked again
 //! only if it did not consent.
 //!
-//! Declarations are JSON: `topics` and `eventSubscriptions`, lists of what the API's PUT takes, each with its `name`,
-//! subscriptions with their `topic`, and topics with `keys` if they are to have these and no random ones. [`files`] reads them
+//! Declarations are JSON: `topics`, `domains` and `eventSubscriptions`, lists of what the API's PUT takes, each with its `name`,
+//! subscriptions with their `topic`, which is a domain or a topic of one (`DOMAIN/topics/TOPIC`) too, topics and domains with `keys` if
+//! they are to have these and no random ones, and domains with `topics` that they are to have. [`files`] reads them
 //! out of TOML.
 
 pub mod files;
@@ -15,13 +16,13 @@ mod judge;
 use std::fmt;
 use std::sync::Arc;
 
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec, Warning};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
-use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState};
+use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState, split_source};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
@@ -140,10 +141,13 @@ struct Plan {
     subscriptions: Vec<PlannedSubscription>,
 }
 
+/// A topic, or a domain.
 struct PlannedTopic {
     path: String,
     name: TopicName,
     spec: TopicSpec,
+    /// Of a domain: the topics that it is to have.
+    domain_topics: Vec<DomainTopicName>,
     key1: Option<String>,
     key2: Option<String>,
     warnings: Vec<Warning>,
@@ -366,13 +370,25 @@ impl PlannedTopic {
                     answer,
                 })
                 .await?;
+        let mut has_other_topics = false;
+        for topic in self.domain_topics {
+            let put = |answer| Command::PutDomainTopic {
+                domain: name.clone(),
+                name: topic,
+                answer,
+            };
+            let (_, is_new) = engine.ask(put).await?;
+            has_other_topics |= is_new;
+        }
+        let is_other = has_other_keys || has_other_topics;
         let change = match before {
             _ if is_new => AppliedChange::Created,
-            Some(before) if before == topic.spec && !has_other_keys => AppliedChange::Unchanged,
+            Some(before) if before == topic.spec && !is_other => AppliedChange::Unchanged,
             _ => AppliedChange::Changed,
         };
         tracing::info!(topic = name, change = change.as_str(), "applied");
-        let what = format!("topic {name}");
+        let kind = if topic.is_domain() { "domain" } else { "topic" };
+        let what = format!("{kind} {name}");
         Ok(Applied {
             what,
             change,
@@ -390,7 +406,8 @@ impl PlannedSubscription {
             return warnings;
         };
         let topics = engine.topics();
-        if let Some(topic) = topics.get(&self.topic.to_ascii_lowercase()) {
+        let (topic, _) = split_source(&self.topic);
+        if let Some(topic) = topics.get(&topic.to_ascii_lowercase()) {
             let input = topic.spec.input_schema;
             warnings.extend(self.spec.filter.key_warnings(input, "filter"));
         }

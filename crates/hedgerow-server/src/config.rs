@@ -8,6 +8,7 @@
 
 mod error;
 mod kinds;
+pub mod profile;
 mod settings;
 mod written;
 
@@ -314,7 +315,11 @@ fn check(
     written: Vec<Written>,
     mut problems: Vec<Problem>,
 ) -> Result<Config, ConfigError> {
-    for written in written {
+    // What is written besides holds whatever the profile, so the profile comes first.
+    let (profile, others): (Vec<_>, Vec<_>) = written
+        .into_iter()
+        .partition(|written| written.key == "profile");
+    for written in profile.into_iter().chain(others) {
         let Some(setting) = SETTINGS.iter().find(|setting| setting.key == written.key) else {
             problems.push(settings::unknown(&written));
             continue;

@@ -10,7 +10,7 @@ use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::limits;
 use hedgerow_core::position::TopicId;
-use hedgerow_core::spec::ProbationSpec;
+use hedgerow_core::spec::{ProbationSpec, Profile};
 use hedgerow_core::text;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{EngineHandle, PublishTopic};
@@ -44,6 +44,8 @@ pub struct App {
     pub response_timeout: Duration,
     /// How long the answer to a declaration waits for the handshake with its endpoint.
     pub validation_answer_wait: Duration,
+    /// Which defaults subscriptions have.
+    pub profile: Profile,
     /// `deadLetter` of subscriptions that do not say it.
     pub dead_letter: DeadLetterSettings,
     /// Whether subscriptions that do not name a destination of dead letters get the local one.
@@ -121,6 +123,7 @@ impl App {
             body_timeout: config.http.body_timeout,
             response_timeout: config.response_timeout,
             validation_answer_wait: config.validation_answer_wait,
+            profile: config.engine.profile,
             dead_letter: config.dead_letter.settings,
             dead_letter_local_default: config.dead_letter.local_default,
             probation: config.probation,

@@ -1,8 +1,10 @@
-//! What users declared: topics and subscriptions. A change is a record of the log, and its place there is the position
+//! What users declared: topics, domains and subscriptions. A change is a record of the log, and its place there is the position
 //! from which it holds (design D2).
 //!
 //! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
 
+mod change;
+mod domains;
 mod gone;
 mod names;
 mod purge;
@@ -13,12 +15,15 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Bound;
 
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::change::Change;
+use self::domains::DomainTopics;
+pub use self::domains::{DomainTopic, source_name, split_source};
 pub use self::gone::{GONE_BYTES_MAX, GONE_MAX, GoneSubscription};
 use self::names::Names;
 pub use self::purge::{PURGES_MAX, Purge};
@@ -61,7 +66,10 @@ pub struct Subscription {
     pub id: SubscriptionId,
     /// The topic it belongs to.
     pub topic: TopicId,
-    /// Unique among the subscriptions of its topic that exist.
+    /// The domain topic that it is for, if its topic is a domain and it is not for all of it (ED-077).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain_topic: Option<DomainTopicName>,
+    /// Unique among the subscriptions of its topic, or of its domain topic, that exist.
     pub name: SubscriptionName,
     /// What the user asked for, with the newest filter.
     pub spec: SubscriptionSpec,
@@ -113,118 +121,6 @@ pub struct FilterVersion {
     pub filter: FilterSpec,
 }
 
-/// A change of the catalog, the JSON of a [`crate::record::CatalogChange`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "change", rename_all = "camelCase")]
-pub enum Change {
-    /// A topic is there from now on.
-    TopicCreated {
-        /// Its id, the catalog's next one.
-        id: TopicId,
-        /// Its name.
-        name: TopicName,
-        /// What the user asked for.
-        spec: TopicSpec,
-        /// Its keys.
-        keys: TopicKeys,
-        /// When.
-        created: Timestamp,
-    },
-    /// A topic is declared anew; its schema and keys stay.
-    TopicUpdated {
-        /// Which topic.
-        id: TopicId,
-        /// What the user asks for now.
-        spec: TopicSpec,
-    },
-    /// A topic has other keys from now on.
-    TopicKeysChanged {
-        /// Which topic.
-        id: TopicId,
-        /// Both keys, the unchanged one too.
-        keys: TopicKeys,
-    },
-    /// A topic is gone, with all its subscriptions and what was owed to them.
-    TopicDeleted {
-        /// Which topic.
-        id: TopicId,
-    },
-    /// A subscription receives what is published from here on; or, with a handshake, from its success on.
-    SubscriptionCreated {
-        /// Its id, the catalog's next one.
-        id: SubscriptionId,
-        /// The topic it belongs to.
-        topic: TopicId,
-        /// Its name.
-        name: SubscriptionName,
-        /// What the user asked for.
-        spec: Box<SubscriptionSpec>,
-        /// When.
-        created: Timestamp,
-        /// The handshake that comes first; `None` if none has to.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        validation: Option<Validation>,
-    },
-    /// A subscription is declared anew; it keeps its id and what is owed to it. Whatever waited for a handshake does no
-    /// longer.
-    SubscriptionUpdated {
-        /// Which subscription.
-        id: SubscriptionId,
-        /// What the user asks for now.
-        spec: Box<SubscriptionSpec>,
-        /// The handshake that comes first: until it succeeds, what is in force stays so (ED-163).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        validation: Option<Validation>,
-    },
-    /// The handshake of a subscription went on, or ended.
-    SubscriptionValidated {
-        /// Which subscription.
-        id: SubscriptionId,
-        /// How far it has come.
-        state: ValidationState,
-        /// Where it succeeded: how many requests a minute the endpoint takes, if it said so.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        allowed_rate: Option<NonZeroU32>,
-    },
-    /// Nothing of a subscription is attempted from now on, or it is attempted again.
-    SubscriptionPaused {
-        /// Which subscription.
-        id: SubscriptionId,
-        /// Whether it is paused now.
-        is_paused: bool,
-        /// Whether an answer 410 of its endpoint paused it (ED-186).
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        is_gone: bool,
-        /// When.
-        at: Timestamp,
-    },
-    /// What holds a subscription back is over: an operator asked for it (ED-232).
-    SubscriptionReset {
-        /// Which subscription.
-        id: SubscriptionId,
-    },
-    /// All that is pending for a subscription is dropped, up to here: an operator asked for it. What was begun is dropped by
-    /// PURGED records that follow.
-    SubscriptionPurged {
-        /// Which subscription.
-        id: SubscriptionId,
-        /// The first event that was not begun.
-        from_seq: u64,
-        /// When.
-        at: Timestamp,
-    },
-    /// Everything that a purge began to drop is dropped.
-    SubscriptionPurgeEnded {
-        /// Which subscription.
-        id: SubscriptionId,
-    },
-    /// A subscription is gone, with what was owed to it.
-    SubscriptionDeleted {
-        /// Which subscription.
-        id: SubscriptionId,
-    },
-}
-
 /// Everything declared, at one revision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(from = "Stored")]
@@ -235,6 +131,8 @@ pub struct Catalog {
     last_subscription_id: u32,
     topics: BTreeMap<TopicId, Topic>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    domain_topics: BTreeMap<TopicId, DomainTopics>,
     /// Subscriptions that were deleted, the newest last, within bounds: for explaining what became of an event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gone: Vec<GoneSubscription>,
@@ -252,6 +150,8 @@ struct Stored {
     topics: BTreeMap<TopicId, Topic>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
     #[serde(default)]
+    domain_topics: BTreeMap<TopicId, DomainTopics>,
+    #[serde(default)]
     gone: Vec<GoneSubscription>,
 }
 
@@ -262,7 +162,12 @@ impl From<Stored> for Catalog {
             names.add_topic(topic.name.as_str(), topic.id);
         }
         for found in stored.subscriptions.values() {
-            names.add_subscription(found.topic, found.name.as_str(), found.id);
+            names.add_subscription(
+                found.topic,
+                found.domain_topic.as_ref(),
+                found.name.as_str(),
+                found.id,
+            );
         }
         Self {
             revision: stored.revision,
@@ -270,29 +175,9 @@ impl From<Stored> for Catalog {
             last_subscription_id: stored.last_subscription_id,
             topics: stored.topics,
             subscriptions: stored.subscriptions,
+            domain_topics: stored.domain_topics,
             gone: stored.gone,
             names,
-        }
-    }
-}
-
-impl Change {
-    /// The subscription that it is about, if it is about one.
-    #[must_use]
-    pub const fn subscription(&self) -> Option<SubscriptionId> {
-        match self {
-            Self::SubscriptionCreated { id, .. }
-            | Self::SubscriptionUpdated { id, .. }
-            | Self::SubscriptionValidated { id, .. }
-            | Self::SubscriptionPaused { id, .. }
-            | Self::SubscriptionReset { id }
-            | Self::SubscriptionPurged { id, .. }
-            | Self::SubscriptionPurgeEnded { id }
-            | Self::SubscriptionDeleted { id } => Some(*id),
-            Self::TopicCreated { .. }
-            | Self::TopicUpdated { .. }
-            | Self::TopicKeysChanged { .. }
-            | Self::TopicDeleted { .. } => None,
         }
     }
 }
@@ -354,11 +239,29 @@ impl Catalog {
         self.subscriptions.get(&id)
     }
 
-    /// The subscription with this name in a topic.
+    /// The subscription with this name of a topic, or of one of its domain topics.
     #[must_use]
-    pub fn subscription_named(&self, topic: TopicId, name: &str) -> Option<&Subscription> {
-        let id = self.names.subscription(topic, name)?;
+    pub fn subscription_named(
+        &self,
+        topic: TopicId,
+        domain_topic: Option<&DomainTopicName>,
+        name: &str,
+    ) -> Option<&Subscription> {
+        let id = self.names.subscription(topic, domain_topic, name)?;
         self.subscriptions.get(&id)
+    }
+
+    /// The subscriptions that a change takes away, by id.
+    #[must_use]
+    pub fn leaving_with(&self, change: &Change) -> Vec<SubscriptionId> {
+        match change {
+            Change::SubscriptionDeleted { id } => vec![*id],
+            Change::TopicDeleted { id } => self.names.subscriptions_of(*id).collect(),
+            Change::DomainTopicDeleted { domain, name } => {
+                self.subscriptions_in(*domain, Some(name))
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Applies a change that stands in the log where the next event of each topic would have the number `next_seq`.
@@ -395,25 +298,29 @@ impl Catalog {
                     topic.spec = spec;
                 }
             }
-            Change::TopicKeysChanged { id, keys } => {
-                if let Some(topic) = self.topics.get_mut(&id) {
-                    topic.keys = keys;
-                }
+            Change::TopicKeysChanged { id, keys } => self.change_keys(id, keys),
+            Change::DomainTopicCreated {
+                domain,
+                name,
+                created,
+            } => self.add_domain_topic(domain, name, created),
+            Change::DomainTopicDeleted { domain, name } => {
+                return self.remove_domain_topic(domain, &name, next_seq);
             }
             Change::TopicDeleted { id } => return self.remove_topic(id),
             Change::SubscriptionCreated {
                 id,
                 topic,
+                domain_topic,
                 name,
                 spec,
                 created,
                 validation,
             } => {
-                self.last_subscription_id = id.0;
-                self.names.add_subscription(topic, name.as_str(), id);
-                let mut subscription = Subscription {
+                let subscription = Subscription {
                     id,
                     topic,
+                    domain_topic,
                     name,
                     spec: *spec,
                     created,
@@ -428,10 +335,7 @@ impl Catalog {
                     resumed: None,
                     purges: Vec::new(),
                 };
-                if subscription.validation.is_none() {
-                    subscription.begin(next_seq(topic));
-                }
-                self.subscriptions.insert(id, subscription);
+                self.add_subscription(subscription, next_seq(topic));
             }
             Change::SubscriptionUpdated {
                 id,
@@ -467,6 +371,27 @@ impl Catalog {
         Vec::new()
     }
 
+    fn change_keys(&mut self, id: TopicId, keys: TopicKeys) {
+        if let Some(topic) = self.topics.get_mut(&id) {
+            topic.keys = keys;
+        }
+    }
+
+    fn add_subscription(&mut self, mut subscription: Subscription, next_seq: u64) {
+        let (id, topic) = (subscription.id, subscription.topic);
+        let domain_topic = subscription.domain_topic.as_ref();
+        self.last_subscription_id = id.0;
+        self.names
+            .add_subscription(topic, domain_topic, subscription.name.as_str(), id);
+        if let Some(name) = domain_topic {
+            self.add_domain_topic(topic, name.clone(), subscription.created);
+        }
+        if subscription.validation.is_none() {
+            subscription.begin(next_seq);
+        }
+        self.subscriptions.insert(id, subscription);
+    }
+
     fn pause(&mut self, id: SubscriptionId, is_paused: bool, is_gone: bool, at: Timestamp) {
         if let Some(subscription) = self.subscriptions.get_mut(&id) {
             if subscription.is_paused && !is_paused {
@@ -488,6 +413,7 @@ impl Catalog {
                 self.remember_gone(removed, u64::MAX);
             }
         }
+        self.domain_topics.remove(&id);
         if let Some(topic) = self.topics.remove(&id) {
             self.names.remove_topic(topic.name.as_str(), id);
         }
@@ -501,7 +427,12 @@ impl Catalog {
     ) -> Vec<SubscriptionId> {
         if let Some(gone) = self.subscriptions.remove(&id) {
             let name = gone.name.as_str();
-            self.names.remove_subscription(gone.topic, name, id);
+            let domain_topic = gone.domain_topic.as_ref();
+            self.names
+                .remove_subscription(gone.topic, domain_topic, name, id);
+            if let Some(name) = domain_topic {
+                self.leave_domain_topic(gone.topic, name);
+            }
             let to_seq = next_seq(gone.topic);
             self.remember_gone(gone, to_seq);
         }

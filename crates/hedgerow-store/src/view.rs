@@ -400,6 +400,8 @@ impl View {
             }
             Change::TopicUpdated { .. }
             | Change::TopicKeysChanged { .. }
+            | Change::DomainTopicCreated { .. }
+            | Change::DomainTopicDeleted { .. }
             | Change::SubscriptionCreated { .. }
             | Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
@@ -429,12 +431,8 @@ impl View {
 
     /// Where the subscriptions stand that go with a change.
     fn places_of_leaving(&self, change: &Change) -> Vec<(SubscriptionId, u64)> {
-        let leaving = match change {
-            Change::SubscriptionDeleted { id } => std::slice::from_ref(id),
-            Change::TopicDeleted { id } => self.members.get(id).map_or(&[][..], Vec::as_slice),
-            _ => &[],
-        };
-        let places = leaving.iter().map(|id| (*id, self.cursor(*id)));
+        let leaving = self.catalog.leaving_with(change);
+        let places = leaving.into_iter().map(|id| (id, self.cursor(id)));
         places.collect()
     }
 

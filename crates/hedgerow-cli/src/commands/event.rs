@@ -1,11 +1,12 @@
 //! `hedgerow event`: what became of one event, and delivering it again.
 
 use clap::{Args, Subcommand};
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::SubscriptionName;
 use http::Method;
 use serde_json::{Value, json};
 
 use super::ServerOptions;
+use super::source::SourceTopic;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
@@ -32,9 +33,9 @@ enum Action {
         /// The event's id, as it was published.
         #[arg(value_name = "EVENT-ID")]
         event_id: String,
-        /// The event's topic; needed if several have an event with this id.
+        /// The event's topic, its domain (`domains/DOMAIN`), or a topic of one (`domains/DOMAIN/topics/TOPIC`); needed if several have an event with this id.
         #[arg(long, value_name = "TOPIC")]
-        topic: Option<TopicName>,
+        topic: Option<SourceTopic>,
         /// Only to this subscription; without it, to all that the event matched.
         #[arg(long, value_name = "NAME")]
         event_subscription: Option<SubscriptionName>,
@@ -114,20 +115,16 @@ const RESENT: [Column; 2] = [
 async fn resend(
     client: &Client,
     event_id: &str,
-    topic: Option<TopicName>,
+    topic: Option<SourceTopic>,
     subscription: Option<SubscriptionName>,
     format: Format,
 ) -> Result<(), Failure> {
     let topic = match topic {
-        Some(topic) => topic.to_string(),
+        Some(topic) => topic.path,
         None => topic_of(client, event_id).await?,
     };
     let body = json!({ "eventSubscription": subscription.map(|name| name.to_string()) });
-    let path = format!(
-        "/topics/{}/events/{}/resend",
-        in_path(&topic),
-        in_path(event_id)
-    );
+    let path = format!("{topic}/events/{}/resend", in_path(event_id));
     let answer = client.admin(Method::POST, &path, Some(&body)).await?.body;
     match format {
         Format::Json => output::json(&answer),
@@ -136,17 +133,26 @@ async fn resend(
     Ok(())
 }
 
-/// The topic of the events with this id.
+/// The path of the topic, or of the domain, of the events with this id.
 async fn topic_of(client: &Client, event_id: &str) -> Result<String, Failure> {
     let path = format!("/events/{}/explanation", in_path(event_id));
     let answer = client.admin(Method::GET, &path, None).await?.body;
     let events = super::value(&answer)?.iter();
     let there = events.filter(|event| event["isTopicDeleted"] != true);
-    let mut topics: Vec<_> = there.filter_map(|event| event["topic"].as_str()).collect();
+    let mut topics: Vec<_> = there
+        .filter_map(|event| {
+            let kind = if event["domainTopic"].is_null() {
+                "topics"
+            } else {
+                "domains"
+            };
+            Some(format!("/{kind}/{}", in_path(event["topic"].as_str()?)))
+        })
+        .collect();
     topics.sort_unstable();
     topics.dedup();
-    match topics[..] {
-        [topic] => Ok(topic.to_owned()),
+    match &topics[..] {
+        [topic] => Ok(topic.clone()),
         [] => Err(Failure::new("no event with this id is known")
             .with_hint("`hedgerow explain` says since when ids are")),
         _ => Err(Failure::new("several topics have an event with this id")

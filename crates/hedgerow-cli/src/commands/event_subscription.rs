@@ -8,10 +8,8 @@ mod delivery_attribute;
 pub(super) mod settings;
 mod validate;
 
-use std::str::FromStr;
-
 use clap::{Args, Subcommand};
-use hedgerow_core::name::{NameError, SubscriptionName, TopicName};
+use hedgerow_core::name::SubscriptionName;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -19,6 +17,7 @@ use self::advice::advice;
 use self::settings::Settings;
 use self::validate::Validate;
 use super::ServerOptions;
+use super::source::SourceTopic;
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
@@ -107,7 +106,8 @@ impl Place {
 /// Of what.
 #[derive(Debug, Args)]
 struct Source {
-    /// The topic: its name, or its full resource id.
+    /// The topic: its name, or its full resource id; `domains/DOMAIN` for everything of a domain, `domains/DOMAIN/topics/TOPIC`
+    /// for one topic of a domain.
     #[arg(
         long = "source-resource-id",
         visible_alias = "resource-id",
@@ -118,42 +118,12 @@ struct Source {
 
 impl Source {
     fn path(&self) -> String {
-        format!("/topics/{}/eventSubscriptions", self.topic.0)
+        format!("{}/eventSubscriptions", self.topic.path)
     }
-}
-
-/// A topic, given by its name or its resource id.
-#[derive(Debug, Clone)]
-struct SourceTopic(TopicName);
-
-impl FromStr for SourceTopic {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused = "must be a topic's name, or its full resource id, \
-             `/…/providers/Microsoft.EventGrid/topics/NAME`";
-        let name = if text.starts_with('/') {
-            topic_of_id(text).ok_or(refused)?
-        } else {
-            text
-        };
-        name.parse()
-            .map(Self)
-            .map_err(|error: NameError| error.to_string())
-    }
-}
-
-/// The name at the end of `/subscriptions/…/providers/Microsoft.EventGrid/topics/NAME`.
-fn topic_of_id(id: &str) -> Option<&str> {
-    let mut parts = id.trim_end_matches('/').rsplit('/');
-    let (name, kind, provider) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_topic =
-        kind.eq_ignore_ascii_case("topics") && provider.eq_ignore_ascii_case("Microsoft.EventGrid");
-    is_topic.then_some(name)
 }
 
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 10] = [
+pub const DECLARED: [&str; 11] = [
     "filter",
     "retryPolicy",
     "retry",
@@ -161,6 +131,7 @@ pub const DECLARED: [&str; 10] = [
     "eventDeliverySchema",
     "deadLetterDestination",
     "deadLetter",
+    "expirationTimeUtc",
     "labels",
     "probation",
     "delayedDelivery",
@@ -184,7 +155,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 41] = [
+const ONE: [Column; 42] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -210,6 +181,7 @@ const ONE: [Column; 41] = [
     ("subject ends with", "/filter/subjectEndsWith"),
     ("subject case sensitive", "/filter/isSubjectCaseSensitive"),
     ("advanced filters", "/filter/advancedFilters"),
+    ("expires", "/expirationTimeUtc"),
     ("labels", "/labels"),
     ("max delivery attempts", "/retryPolicy/maxDeliveryAttempts"),
     (
@@ -323,7 +295,7 @@ impl EventSubscriptionCommand {
             Action::Purge { place, yes } => {
                 let what = format!(
                     "everything pending for event subscription {} of {} is dropped",
-                    place.name, place.source.topic.0
+                    place.name, place.source.topic.name
                 );
                 if !yes && !confirm::agrees(&what)? {
                     return Err(Failure::new("nothing was purged"));
@@ -418,7 +390,7 @@ async fn declare(
     let sentence = format!(
         "event subscription {} {done}: {} -> {}",
         place.name,
-        place.source.topic.0,
+        place.source.topic.name,
         output::printable(endpoint)
     );
     output::done(&sentence, &reply.body, format);
@@ -432,26 +404,6 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-
-    #[test]
-    fn sources_are_names_or_resource_ids() {
-        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.EventGrid/topics/orders";
-        for text in ["orders", id, &id.to_lowercase(), &format!("{id}/")] {
-            assert_eq!(
-                text.parse::<SourceTopic>().unwrap().0.as_str(),
-                "orders",
-                "{text}"
-            );
-        }
-        for text in [
-            "",
-            "/orders",
-            "o!",
-            "/a/Microsoft.Storage/storageAccounts/orders",
-        ] {
-            text.parse::<SourceTopic>().unwrap_err();
-        }
-    }
 
     #[test]
     fn a_change_says_what_is_given_and_nothing_else() {

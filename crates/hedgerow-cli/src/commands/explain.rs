@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::ServerOptions;
 use super::event::in_path;
+use super::source::SourceTopic;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
 
@@ -18,9 +19,9 @@ pub struct ExplainCommand {
     /// The event's id, as it was published.
     #[arg(value_name = "EVENT-ID")]
     event_id: String,
-    /// Only events of this topic.
+    /// Only events of this topic, or of this domain (`domains/DOMAIN`).
     #[arg(long, value_name = "TOPIC")]
-    topic: Option<String>,
+    topic: Option<SourceTopic>,
     /// Only this subscription; needs --topic.
     #[arg(long, value_name = "NAME", requires = "topic")]
     event_subscription: Option<String>,
@@ -84,7 +85,7 @@ impl ExplainCommand {
     fn path(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         if let Some(topic) = &self.topic {
-            query.append_pair("topic", topic);
+            query.append_pair("topic", &topic.name);
         }
         if let Some(name) = &self.event_subscription {
             query.append_pair("eventSubscription", name);
@@ -146,10 +147,15 @@ fn event_lines(event_id: &str, event: &Value, telling: Telling) -> Vec<String> {
     };
     let id = output::printable(event_id);
     let accepted = with_short_times(&text("/publishTime"));
-    let headline = format!(
-        "event {id} in topic {}{deleted}, accepted {accepted}",
-        text("/topic")
-    );
+    let mut source = format!("topic {}", text("/topic"));
+    if event["domainTopic"].is_string() {
+        source = format!(
+            "topic {} of domain {}",
+            text("/domainTopic"),
+            text("/topic")
+        );
+    }
+    let headline = format!("event {id} in {source}{deleted}, accepted {accepted}");
     let mut lines = telling.wrapped(&headline, 0);
     let none = Vec::new();
     let subscriptions = event["eventSubscriptions"].as_array().unwrap_or(&none);
@@ -157,7 +163,7 @@ fn event_lines(event_id: &str, event: &Value, telling: Telling) -> Vec<String> {
     // What is not settled is what people look for.
     subscriptions.sort_by_key(|subscription| rank(subscription));
     for subscription in &subscriptions {
-        lines.extend(subscription_lines(subscription, telling));
+        lines.extend(subscription_lines(subscription, &text("/topic"), telling));
     }
     if subscriptions.is_empty() {
         lines.push("the topic has no subscription".to_owned());
@@ -194,9 +200,13 @@ fn rank(subscription: &Value) -> u8 {
     }
 }
 
-fn subscription_lines(subscription: &Value, telling: Telling) -> Vec<String> {
+/// `domain` is the topic or domain of the event: a subscription of one of its topics is told with it.
+fn subscription_lines(subscription: &Value, domain: &str, telling: Telling) -> Vec<String> {
     let name = subscription["eventSubscription"].as_str();
-    let name = name.map(output::printable).unwrap_or_default();
+    let mut name = name.map(output::printable).unwrap_or_default();
+    if let Some(topic) = subscription["domainTopic"].as_str() {
+        name = format!("{domain}/topics/{}/{name}", output::printable(topic));
+    }
     let explanation = subscription["explanation"].as_str().unwrap_or_default();
     let explanation = with_short_times(&output::printable(explanation));
     let mut lines = telling.wrapped(&format!("  {name}: {explanation}"), 4);

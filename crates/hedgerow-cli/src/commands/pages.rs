@@ -3,20 +3,21 @@
 use std::ops::RangeInclusive;
 
 use clap::Args;
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::SubscriptionName;
 use http::Method;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
+use super::source::SourceTopic;
 use crate::client::Client;
 use crate::failure::Failure;
 
 /// Which entries of a list are wanted.
 #[derive(Debug, Args)]
 pub struct Which {
-    /// Only of this topic.
+    /// Only of this topic, of a domain (`domains/DOMAIN`), or of a topic of one (`domains/DOMAIN/topics/TOPIC`).
     #[arg(long, value_name = "TOPIC")]
-    topic: Option<TopicName>,
+    topic: Option<SourceTopic>,
     /// Only of this subscription of the topic.
     #[arg(long, value_name = "NAME", requires = "topic")]
     event_subscription: Option<SubscriptionName>,
@@ -49,7 +50,7 @@ pub async fn list(client: &Client, path: &str, which: &Which) -> Result<Vec<Valu
 fn query(which: &Which, after: Option<&str>, limit: usize) -> String {
     let mut query = Serializer::new(String::new());
     if let Some(topic) = &which.topic {
-        query.append_pair("topic", topic.as_str());
+        query.append_pair("topic", &topic.name);
     }
     if let Some(name) = &which.event_subscription {
         query.append_pair("eventSubscription", name.as_str());

@@ -1,7 +1,7 @@
 //! `hedgerow publish`: one event, to try something out.
 
 use clap::Args;
-use hedgerow_core::name::TopicName;
+use hedgerow_core::name::{DomainTopicName, TopicName};
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_io::clock::{Clock, SystemClock};
@@ -17,7 +17,7 @@ use crate::output;
 /// Publishes one event.
 #[derive(Debug, Args)]
 pub struct PublishCommand {
-    /// The topic's name.
+    /// The topic's name, or the domain's.
     #[arg(long, value_name = "TOPIC")]
     topic: TopicName,
     /// One of the topic's keys; without one, a token that may publish is used.
@@ -52,6 +52,9 @@ pub struct PublishCommand {
     /// The event's data, any JSON; it arrives as it is written here.
     #[arg(long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true, value_parser = json_text)]
     data: Box<RawValue>,
+    /// The domain topic that the event is for, if --topic is a domain. With customeventschema the data says it.
+    #[arg(long, value_name = "NAME")]
+    domain_topic: Option<DomainTopicName>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -65,6 +68,8 @@ struct CloudEvent<'a> {
     r#type: &'a str,
     subject: &'a str,
     time: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domaintopic: Option<&'a str>,
     datacontenttype: &'a str,
     data: &'a RawValue,
 }
@@ -75,6 +80,8 @@ struct CloudEvent<'a> {
 #[allow(clippy::struct_field_names, reason = "these are the names on the wire")]
 struct Event<'a> {
     id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
     event_type: &'a str,
     subject: &'a str,
     event_time: &'a str,
@@ -92,10 +99,12 @@ impl PublishCommand {
         let mut id = self.id.unwrap_or_else(chance::uuid);
         let now = SystemClock::new(Timestamp::ZERO).now().timestamp;
         let time = &now.to_string();
+        let domain_topic = self.domain_topic.as_ref().map(DomainTopicName::as_str);
         let (content_type, events) = match self.schema {
             Schema::EventGridSchema => {
                 let event = Event {
                     id: &id,
+                    topic: domain_topic,
                     event_type: &self.event_type,
                     subject: &self.subject,
                     event_time: time,
@@ -112,6 +121,7 @@ impl PublishCommand {
                     r#type: &self.event_type,
                     subject: &self.subject,
                     time,
+                    domaintopic: domain_topic,
                     datacontenttype: "application/json",
                     data: &self.data,
                 };
@@ -119,6 +129,10 @@ impl PublishCommand {
                     "application/cloudevents+json",
                     serde_json::to_string(&event),
                 )
+            }
+            Schema::CustomEventSchema if domain_topic.is_some() => {
+                return Err(Failure::new("--domain-topic is not for custom events")
+                    .with_hint("say it in the data, in the field that the domain maps to topic"));
             }
             Schema::CustomEventSchema => ("application/json", Ok(format!("[{}]", self.data))),
         };

@@ -1,6 +1,6 @@
 //! `hedgerow topic`: where events are published to.
 
-mod declared;
+pub(super) mod declared;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hedgerow_core::name::TopicName;
@@ -8,9 +8,11 @@ use http::{Method, StatusCode};
 use serde_json::json;
 
 use self::declared::Declared;
+pub(super) use self::declared::changed;
 use super::ServerOptions;
+use crate::client::Client;
 use crate::failure::Failure;
-use crate::output::{self, Column};
+use crate::output::{self, Column, Format};
 
 /// Topics: where events are published to.
 #[derive(Debug, Args)]
@@ -53,9 +55,12 @@ struct Named {
     name: TopicName,
 }
 
+/// Which of the two keys.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Key {
+pub enum Key {
+    /// `key1`.
     Key1,
+    /// `key2`.
     Key2,
 }
 
@@ -96,7 +101,7 @@ impl TopicCommand {
                 let sentence = if reply.status == StatusCode::CREATED {
                     format!("topic {name} created; publish to {endpoint}")
                 } else {
-                    let changed = declared::changed(before.as_ref(), &reply.body);
+                    let changed = changed(before.as_ref(), &reply.body, &[]);
                     let what = if changed.is_empty() {
                         "exists".to_owned()
                     } else {
@@ -128,16 +133,27 @@ impl TopicCommand {
                 named: Named { name },
                 regenerate,
             } => {
-                let (action, body) = match regenerate {
-                    None => ("listKeys", json!({})),
-                    Some(Key::Key1) => ("regenerateKey", json!({ "keyName": "key1" })),
-                    Some(Key::Key2) => ("regenerateKey", json!({ "keyName": "key2" })),
-                };
-                let path = format!("/topics/{name}/{action}");
-                let reply = client.admin(Method::POST, &path, Some(&body)).await?;
-                output::one(&reply.body, &KEYS, format);
+                show_keys(&client, &format!("/topics/{name}"), regenerate, format).await?;
             }
         }
         Ok(())
     }
+}
+
+/// Shows the keys of what lies at `path`, one of them perhaps made anew before.
+pub(super) async fn show_keys(
+    client: &Client,
+    path: &str,
+    regenerate: Option<Key>,
+    format: Format,
+) -> Result<(), Failure> {
+    let (action, body) = match regenerate {
+        None => ("listKeys", json!({})),
+        Some(Key::Key1) => ("regenerateKey", json!({ "keyName": "key1" })),
+        Some(Key::Key2) => ("regenerateKey", json!({ "keyName": "key2" })),
+    };
+    let path = format!("{path}/{action}");
+    let reply = client.admin(Method::POST, &path, Some(&body)).await?;
+    output::one(&reply.body, &KEYS, format);
+    Ok(())
 }

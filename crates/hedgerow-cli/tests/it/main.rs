@@ -6,6 +6,7 @@ mod apply;
 mod commands;
 mod dev;
 mod dev_story;
+mod domains;
 mod events;
 mod explain;
 mod kit;

@@ -15,6 +15,7 @@ use crate::event::{Data, Event};
 pub struct FilterEvent<'a> {
     event: &'a Event<'a>,
     topic: &'a str,
+    domain_topic: Option<&'a str>,
 }
 
 /// An attribute as it is kept.
@@ -29,10 +30,20 @@ enum Attribute<'a> {
 }
 
 impl<'a> FilterEvent<'a> {
-    /// An event of a topic. `topic` is what the key `topic` stands for: what deliveries have in this member.
+    /// An event of a topic, or of a domain. `topic` is what the key `topic` stands for: what deliveries have in this member.
     #[must_use]
-    pub const fn new(event: &'a Event<'a>, topic: &'a str) -> Self {
-        Self { event, topic }
+    pub fn new(event: &'a Event<'a>, topic: &'a str) -> Self {
+        Self {
+            event,
+            topic,
+            domain_topic: event.domain_topic(),
+        }
+    }
+
+    /// The name of its domain topic, if it is one of a domain.
+    #[must_use]
+    pub const fn domain_topic(&self) -> Option<&'a str> {
+        self.domain_topic
     }
 
     /// `eventType`, or `type` of CloudEvents.

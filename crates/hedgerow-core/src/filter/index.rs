@@ -25,6 +25,7 @@ pub struct FilterIndex<I> {
     entries: Vec<Option<Entry<I>>>,
     free: Vec<EntryId>,
     by_id: HashMap<I, Vec<EntryId>>,
+    domain_topics: HashMap<Box<str>, Vec<EntryId>>,
     types: HashMap<Box<str>, Vec<EntryId>>,
     /// By folded subjects, and by subjects as they are.
     begins: [Prefixes<EntryId>; 2],
@@ -49,6 +50,7 @@ struct Entry<I> {
 enum Anchor {
     /// The condition of this number.
     Condition(usize),
+    DomainTopic,
     Begin,
     Types,
     End,
@@ -83,6 +85,7 @@ impl<I: Copy + Eq + Hash> FilterIndex<I> {
             entries: Vec::new(),
             free: Vec::new(),
             by_id: HashMap::new(),
+            domain_topics: HashMap::new(),
             types: HashMap::new(),
             begins: Default::default(),
             ends: Default::default(),
@@ -131,6 +134,10 @@ impl<I: Copy + Eq + Hash> FilterIndex<I> {
             Anchor::None => drop(self.always.insert(entry)),
             Anchor::Begin => self.begins[at].insert(filter.begins_with.as_bytes(), entry),
             Anchor::End => self.ends[at].insert(&backwards(filter.ends_with.as_bytes()), entry),
+            Anchor::DomainTopic => {
+                let topic = filter.domain_topic.iter();
+                topic.for_each(|name| put(&mut self.domain_topics, name, entry));
+            }
             Anchor::Types => {
                 let types = filter.event_types.iter().flatten();
                 types.for_each(|name| put(&mut self.types, name, entry));
@@ -161,6 +168,10 @@ impl<I: Copy + Eq + Hash> FilterIndex<I> {
             Anchor::None => drop(self.always.remove(&number)),
             Anchor::Begin => self.begins[at].remove(filter.begins_with.as_bytes(), number),
             Anchor::End => self.ends[at].remove(&backwards(filter.ends_with.as_bytes()), number),
+            Anchor::DomainTopic => {
+                let topic = filter.domain_topic.iter();
+                topic.for_each(|name| take(&mut self.domain_topics, name, number));
+            }
             Anchor::Types => {
                 let types = filter.event_types.iter().flatten();
                 types.for_each(|name| take(&mut self.types, name, number));
@@ -225,6 +236,10 @@ impl<I: Copy + Eq + Hash> FilterIndex<I> {
     /// Each once, in a fixed order.
     fn candidates(&self, envelope: &Envelope<'_>, values: &Values<'_>) -> Vec<EntryId> {
         let mut found: Vec<EntryId> = self.always.iter().copied().collect();
+        let drawer = envelope.folded_domain_topic.as_deref();
+        if let Some(drawer) = drawer.and_then(|name| self.domain_topics.get(name)) {
+            found.extend(drawer);
+        }
         if let Some(drawer) = self.types.get(&*envelope.folded_type) {
             found.extend(drawer);
         }
@@ -269,6 +284,10 @@ impl<I: Copy + Eq + Hash> FilterIndex<I> {
                 best = (load, rank, anchor);
             }
         };
+        if let Some(name) = &filter.domain_topic {
+            let load = self.domain_topics.get(name).map_or(0, Vec::len);
+            offer(load, 0, Anchor::DomainTopic);
+        }
         for (number, condition) in filter.conditions.iter().enumerate() {
             if let Some((load, rank)) = self.load(condition, slots[number]) {
                 offer(load, rank, Anchor::Condition(number));

@@ -19,6 +19,7 @@ use crate::hold::DelayedDeliverySettings;
 use crate::limits;
 use crate::outcome::{DestinationKind, Overrides};
 use crate::retry::{RetryPolicy, minutes};
+use crate::time::Timestamp;
 
 /// What a subscription wants and how it gets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub struct SubscriptionSpec {
     pub dead_letter_destination: Option<DeadLetterDestination>,
     /// When and how long that is tried.
     pub dead_letter: DeadLetterSettings,
+    /// When it is deleted; `None` for never (ED-173).
+    pub expiration: Option<Timestamp>,
     /// For people; kept and shown, and nothing else.
     pub labels: Vec<String>,
     /// When it is left alone for a while.
@@ -101,6 +104,7 @@ impl SubscriptionSpec {
             event_delivery_schema: DeliverySchema::default(),
             dead_letter_destination: None,
             dead_letter: DeadLetterSettings::default(),
+            expiration: None,
             labels: Vec::new(),
             probation: ProbationSpec::default(),
             delayed_delivery: DelayedDeliverySettings::default(),
@@ -141,6 +145,7 @@ impl SubscriptionSpec {
                 .map(DeadLetterDestination::check)
                 .transpose()?,
             dead_letter: check_settings(fields.object("deadLetter")?)?,
+            expiration: check_expiration(&mut fields)?,
             labels: check_labels(&mut fields)?,
             probation: ProbationSpec::check(fields.object("probation")?)?,
             delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?, form)?,
@@ -148,11 +153,16 @@ impl SubscriptionSpec {
         fields.refuse(&[
             "deliveryWithResourceIdentity",
             "deadLetterWithResourceIdentity",
-            "expirationTimeUtc",
         ])?;
         fields.finish()?;
         warnings.extend(spec.filter.type_warnings("filter"));
         Ok(Checked { spec, warnings })
+    }
+
+    /// Whether its time has come.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.expiration.is_some_and(|at| at <= now)
     }
 
     /// The subscription with every default written out, as a declaration has it, secrets included.
@@ -224,6 +234,7 @@ impl SubscriptionSpec {
             "deadLetterDestination":
                 self.dead_letter_destination.as_ref().map(DeadLetterDestination::to_json),
             "deadLetter": self.dead_letter.to_json(),
+            "expirationTimeUtc": self.expiration.map(|at| at.to_string()),
             "labels": self.labels,
             "probation": self.probation.to_json(),
             "delayedDelivery": self.delayed_delivery.to_json(),
@@ -371,6 +382,14 @@ fn check_labels(fields: &mut Fields<'_>) -> Result<Vec<String>, SpecError> {
         }
     };
     list.iter().enumerate().map(label).collect()
+}
+
+/// Whether it is past is not for the form to say.
+fn check_expiration(fields: &mut Fields<'_>) -> Result<Option<Timestamp>, SpecError> {
+    const NAME: &str = "expirationTimeUtc";
+    let text = fields.text(NAME)?;
+    let parsed = text.map(str::parse::<Timestamp>).transpose();
+    parsed.map_err(|error| fields.error(NAME, error.to_string()))
 }
 
 fn check_response_timeout(fields: &mut Fields<'_>) -> Result<Duration, SpecError> {

@@ -1,4 +1,5 @@
-//! A topic, as declared (ED-030, ED-048 to ED-050).
+//! A topic or a domain, as declared (ED-030, ED-048 to ED-050, ED-075). A domain is a topic whose events name domain topics: it has
+//! one place in everything that a topic has one in (design D3).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +18,61 @@ pub struct TopicSpec {
     pub input_schema_mapping: Option<InputSchemaMapping>,
     /// Whether keys and shared access signatures are refused (ED-015).
     pub disable_local_auth: bool,
+    /// Which defaults its subscriptions have; `None` for the server's (ED-317).
+    pub profile: Option<Profile>,
+    /// What is said of a domain besides; `None` for a topic.
+    pub domain: Option<DomainRules>,
 }
+
+/// Which defaults hold where the vendor's page on delivery and ours differ (ED-317).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Ours.
+    #[default]
+    Default,
+    /// The page's.
+    Strict,
+}
+
+impl Profile {
+    /// The name in declarations and settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Strict => "strict",
+        }
+    }
+
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Default, Self::Strict]
+            .into_iter()
+            .find(|profile| profile.as_str() == name)
+    }
+}
+
+/// When domain topics come and go by themselves (ED-075).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DomainRules {
+    /// One is made for its first subscription.
+    pub creates_topics: bool,
+    /// One is deleted with its last subscription, even if somebody made it.
+    pub deletes_topics: bool,
+}
+
+impl Default for DomainRules {
+    fn default() -> Self {
+        Self {
+            creates_topics: true,
+            deletes_topics: true,
+        }
+    }
+}
+
+const CREATES_TOPICS: &str = "autoCreateTopicWithFirstSubscription";
+const DELETES_TOPICS: &str = "autoDeleteTopicWithLastSubscription";
 
 /// The schema of published events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +112,19 @@ impl TopicSpec {
     ///
     /// The first offending member.
     pub fn check(value: &Value) -> Result<Checked<Self>, SpecError> {
+        Self::read(value, false)
+    }
+
+    /// Checks the declaration of a domain.
+    ///
+    /// # Errors
+    ///
+    /// The first offending member.
+    pub fn check_domain(value: &Value) -> Result<Checked<Self>, SpecError> {
+        Self::read(value, true)
+    }
+
+    fn read(value: &Value, is_domain: bool) -> Result<Checked<Self>, SpecError> {
         let mut warnings = Vec::new();
         let mut fields = Fields::open(value, "")?;
         let input_schema = check_input_schema(&mut fields)?;
@@ -64,7 +132,18 @@ impl TopicSpec {
             input_schema,
             input_schema_mapping: check_mapping(&mut fields, input_schema, &mut warnings)?,
             disable_local_auth: fields.boolean("disableLocalAuth")?.unwrap_or(false),
+            profile: check_profile(&mut fields)?,
+            domain: is_domain.then(|| check_domain(&mut fields)).transpose()?,
         };
+        if let (Some(_), Some(mapping)) = (spec.domain, &spec.input_schema_mapping)
+            && mapping.topic.is_none()
+        {
+            warnings.push(Warning {
+                field: fields.path("inputSchemaMapping.properties.topic"),
+                message: "topic is not mapped: no event names a domain topic, and all are refused"
+                    .to_owned(),
+            });
+        }
         fields.refuse(&["inboundIpRules", "publicNetworkAccess"])?;
         fields.finish()?;
         Ok(Checked { spec, warnings })
@@ -79,6 +158,13 @@ impl TopicSpec {
         });
         if let Some(mapping) = &self.input_schema_mapping {
             json["inputSchemaMapping"] = mapping.to_json();
+        }
+        if let Some(profile) = self.profile {
+            json["profile"] = json!(profile.as_str());
+        }
+        if let Some(domain) = &self.domain {
+            json[CREATES_TOPICS] = json!(domain.creates_topics);
+            json[DELETES_TOPICS] = json!(domain.deletes_topics);
         }
         json
     }
@@ -98,9 +184,27 @@ impl TopicSpec {
         };
         Err(SpecError::new(
             member,
-            "cannot be changed after the topic was created",
+            "cannot be changed after it was created",
         ))
     }
+}
+
+fn check_profile(fields: &mut Fields<'_>) -> Result<Option<Profile>, SpecError> {
+    const NAME: &str = "profile";
+    let named = fields.text(NAME)?;
+    let profile = named.map(|text| Profile::named(text).ok_or(()));
+    let refused = |()| fields.error(NAME, "must be \"default\" or \"strict\"");
+    profile.transpose().map_err(refused)
+}
+
+fn check_domain(fields: &mut Fields<'_>) -> Result<DomainRules, SpecError> {
+    let default = DomainRules::default();
+    let creates_topics = fields.boolean(CREATES_TOPICS)?;
+    let deletes_topics = fields.boolean(DELETES_TOPICS)?;
+    Ok(DomainRules {
+        creates_topics: creates_topics.unwrap_or(default.creates_topics),
+        deletes_topics: deletes_topics.unwrap_or(default.deletes_topics),
+    })
 }
 
 fn check_input_schema(fields: &mut Fields<'_>) -> Result<InputSchema, SpecError> {
@@ -160,7 +264,9 @@ impl TryFrom<Value> for TopicSpec {
     type Error = SpecError;
 
     fn try_from(value: Value) -> Result<Self, SpecError> {
-        Self::check(&value).map(|checked| checked.spec)
+        // A domain is stored with its switches, a topic has none.
+        let is_domain = value.get(CREATES_TOPICS).is_some();
+        Self::read(&value, is_domain).map(|checked| checked.spec)
     }
 }
 

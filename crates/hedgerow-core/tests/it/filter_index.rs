@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use hedgerow_core::event::{Data, Event};
-use hedgerow_core::filter::{Filter, FilterEvent, FilterIndex, FilterRules};
+use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
+use hedgerow_core::filter::{Clause, Filter, FilterEvent, FilterIndex, FilterRules};
 use hedgerow_core::spec::{FilterSpec, Operator};
 use proptest::collection::vec;
 use proptest::option;
@@ -123,8 +123,15 @@ fn filter() -> impl Strategy<Value = FilterSpec> {
         })
 }
 
+/// The domain topic of an event or of a subscription, if it has one.
+fn domain_topic() -> impl Strategy<Value = Option<String>> {
+    let names = ["foo", "Foo", "bar", "a-b"];
+    option::of(proptest::sample::select(names.to_vec()).prop_map(str::to_owned))
+}
+
 #[derive(Debug, Clone)]
 struct Published {
+    domain_topic: Option<String>,
     is_cloud: bool,
     event_type: String,
     subject: Option<String>,
@@ -144,10 +151,11 @@ impl Published {
             data_version: None,
             data_content_type: None,
             data_schema: None,
-            extensions: if self.is_cloud {
-                vec![("priority".into(), priority.into())]
-            } else {
-                Vec::new()
+            extensions: {
+                let attribute = self.is_cloud.then(|| ("priority".into(), priority.into()));
+                let topic = self.domain_topic.as_ref();
+                let topic = topic.map(|name| (DOMAIN_TOPIC.into(), format!("\"{name}\"").into()));
+                attribute.into_iter().chain(topic).collect()
             },
             data: match &self.data {
                 Some(json) => Data::Json(json.into()),
@@ -159,8 +167,10 @@ impl Published {
 
 fn published() -> impl Strategy<Value = Published> {
     let data = option::weighted(0.9, data().prop_map(|data| data.to_string()));
-    (any::<bool>(), word(), option::of(word()), scalar(), data).prop_map(
-        |(is_cloud, event_type, subject, priority, data)| Published {
+    let envelope = (domain_topic(), any::<bool>(), word(), option::of(word()));
+    (envelope, scalar(), data).prop_map(
+        |((domain_topic, is_cloud, event_type, subject), priority, data)| Published {
+            domain_topic,
             is_cloud,
             event_type,
             subject,
@@ -175,7 +185,7 @@ proptest! {
 
     #[test]
     fn the_index_finds_what_asking_every_filter_finds(
-        specs in vec(filter(), 0..12),
+        specs in vec((filter(), domain_topic()), 0..12),
         events in vec(published(), 1..4),
         removed in vec(any::<prop::sample::Index>(), 0..4),
         rules in any::<[bool; 2]>(),
@@ -184,7 +194,16 @@ proptest! {
             number_not_in_range_matches_missing: rules[0],
             paths_through_arrays: rules[1],
         };
-        let filters: Vec<_> = specs.iter().map(|spec| Filter::new(spec, rules)).collect();
+        let filters: Vec<_> = specs
+            .iter()
+            .map(|(spec, domain_topic)| {
+                let filter = Filter::new(spec, rules);
+                match domain_topic {
+                    None => filter,
+                    Some(name) => filter.of_domain_topic(&name.parse().unwrap()),
+                }
+            })
+            .collect();
         let mut index = FilterIndex::new(rules);
         let mut present = BTreeSet::new();
         for (id, filter) in filters.iter().enumerate() {
@@ -204,6 +223,17 @@ proptest! {
         for published in events {
             let event = published.event();
             let event = FilterEvent::new(&event, TOPIC);
+            // ED-074, ED-077, ED-078: one of a domain topic gets nothing of others, whatever its filter says.
+            for (filter, (_, domain_topic)) in filters.iter().zip(&specs) {
+                let topics = (domain_topic, &published.domain_topic);
+                let is_other = match topics {
+                    (None, _) => false,
+                    (Some(_), None) => true,
+                    (Some(of), Some(named)) => !of.eq_ignore_ascii_case(named),
+                };
+                let refused = filter.matches(&event) == Err(Clause::DomainTopic);
+                assert_eq!(refused, is_other, "{topics:?}");
+            }
             let wanted: BTreeSet<_> = present
                 .iter()
                 .copied()
@@ -227,6 +257,7 @@ proptest! {
     fn a_key_is_looked_up_in_any_data(key in ".{1,12}", data in data(), through: bool) {
         let rules = FilterRules { paths_through_arrays: through, ..FilterRules::default() };
         let published = Published {
+            domain_topic: None,
             is_cloud: false, event_type: "t".into(), subject: None, priority: Value::Null, data: Some(data.to_string()),
         };
         let event = published.event();
@@ -253,6 +284,7 @@ fn a_version_decides_about_its_own_events() {
     index.insert("one", 7..u64::MAX, of_type("b"));
     let wants = |seq, event_type: &str| {
         let published = Published {
+            domain_topic: None,
             is_cloud: false,
             event_type: event_type.to_owned(),
             subject: None,
@@ -360,4 +392,34 @@ fn few_of_many_filters_are_asked() {
         assert_eq!(first.len(), 3, "{way}: {wanted:?}");
         assert!(asked <= 2 * 8, "{way}: {asked} filters were asked");
     }
+}
+
+/// Design D3: an event is shown to the subscriptions of its domain topic, however many there are of others.
+#[test]
+fn subscriptions_of_other_domain_topics_are_not_asked() {
+    let rules = FilterRules::default();
+    let mut index = FilterIndex::new(rules);
+    for id in 0..1_000 {
+        let filter = Filter::new(&FilterSpec::default(), rules);
+        let name = format!("topic-{}", id % 500);
+        index.insert(id, 0..10, filter.of_domain_topic(&name.parse().unwrap()));
+    }
+    let published = Published {
+        domain_topic: Some("TOPIC-7".to_owned()),
+        is_cloud: false,
+        event_type: "a".to_owned(),
+        subject: None,
+        priority: Value::Null,
+        data: None,
+    };
+    let event = published.event();
+    let mut asked = Vec::new();
+    let event = FilterEvent::new(&event, TOPIC);
+    index.ask(
+        5,
+        &event,
+        |_| true,
+        |answer| asked.push((answer.id, answer.result)),
+    );
+    assert_eq!(asked, [(7, Ok(())), (507, Ok(()))]);
 }

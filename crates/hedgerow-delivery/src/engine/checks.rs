@@ -18,21 +18,31 @@ impl Engine {
         &self,
         topic: &str,
         new_topic: Option<&TopicSpec>,
+        has_new_domain_topic: bool,
         name: &SubscriptionName,
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
-        let catalog = self.view.catalog();
-        let present = catalog.topic_named(topic);
-        let topic_spec = present.map(|topic| &topic.spec).or(new_topic);
-        let Some(topic_spec) = topic_spec else {
-            return Err(CommandError::NotFound {
-                what: "topic",
-                name: topic.to_owned(),
-            });
+        let (input, existing) = match (self.source_named(topic), new_topic) {
+            (Ok((found, domain_topic)), _) => {
+                let of = domain_topic.as_ref();
+                let existing = self
+                    .view
+                    .catalog()
+                    .subscription_named(found.id, of, name.as_str());
+                if existing.is_none() && !has_new_domain_topic {
+                    self.judge_domain_topic(found, of)?;
+                }
+                (found.spec.input_schema, existing)
+            }
+            (Err(_), Some(new)) => {
+                if !has_new_domain_topic {
+                    Self::check_new_source(topic, new)?;
+                }
+                (new.input_schema, None)
+            }
+            (Err(error), None) => return Err(error),
         };
-        let existing =
-            present.and_then(|topic| catalog.subscription_named(topic.id, name.as_str()));
-        self.judge(topic_spec.input_schema, existing, spec)
+        self.judge(input, existing, spec)
     }
 
     /// Judges a declaration for a topic whose events come in `input`, in place of `existing` if it is there.
@@ -43,6 +53,13 @@ impl Engine {
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
         self.judge_endpoint(spec)?;
+        if spec.is_expired(self.now()) {
+            let (field, message) = (
+                "expirationTimeUtc".to_owned(),
+                "must not be past".to_owned(),
+            );
+            return Err(CommandError::Invalid(SpecError { field, message }));
+        }
         if let Some(existing) = existing {
             Self::judge_filters_in_force(existing, spec)?;
         }

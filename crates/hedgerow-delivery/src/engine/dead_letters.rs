@@ -119,7 +119,7 @@ impl Engine {
             topic: runner.topic,
             plan: Arc::clone(&runner.plan),
             letters,
-            extra_members: self.settings.dead_letter_members,
+            extra_members: self.settings.dead_letter_members_of(runner.plan.profile),
             store: Arc::clone(&self.store),
             dead_letters: Arc::clone(&self.letter_writes.store),
             clock: Arc::clone(&self.clock),
@@ -248,7 +248,7 @@ impl Engine {
         Some(DeadLetterInfo {
             place,
             topic: topic.id,
-            topic_name: topic.name.as_str().to_owned(),
+            topic_name: self.view.catalog().source_of(subscription),
             subscription_name: subscription.name.as_str().to_owned(),
             letter,
             event_id: String::new(),

@@ -35,6 +35,8 @@ enum Wanted {
     PurgeEnded(SubscriptionId),
     /// The endpoint of a subscription said that it is gone for good.
     Gone(SubscriptionId),
+    /// The time of a subscription has come.
+    Expired(SubscriptionId),
 }
 
 /// Answers who asked for a change, once it holds or cannot be made.
@@ -82,13 +84,22 @@ impl Engine {
             Command::CheckSubscription {
                 topic,
                 new_topic,
+                has_new_domain_topic,
                 name,
                 spec,
                 answer,
             } => {
-                let judged = self.check_subscription(&topic, new_topic.as_ref(), &name, &spec);
+                let new_topic = new_topic.as_ref();
+                let judged =
+                    self.check_subscription(&topic, new_topic, has_new_domain_topic, &name, &spec);
                 reply(answer, judged);
             }
+            Command::DomainTopic {
+                domain,
+                name,
+                answer,
+            } => reply(answer, self.domain_topic_named(&domain, &name)),
+            Command::DomainTopics { query, answer } => reply(answer, self.domain_topics(&query)),
             Command::StartDeliveries { answer } => {
                 self.release()?;
                 reply(answer, Ok(()));
@@ -115,6 +126,7 @@ impl Engine {
                 Some(Wanted::Conclusion(conclusion)) => self.change_for_conclusion(conclusion),
                 Some(Wanted::PurgeEnded(id)) => self.change_for_end_of_purge(id),
                 Some(Wanted::Gone(id)) => self.change_for_gone(id),
+                Some(Wanted::Expired(id)) => self.change_for_expiration(id),
                 None => break,
             };
             let Some((change, answered)) = change else {
@@ -163,6 +175,12 @@ impl Engine {
         self.next_change()
     }
 
+    /// Lets a subscription be deleted whose time has come, once the changes before it hold.
+    pub(super) fn note_expiration(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        self.declarations.waiting.push_back(Wanted::Expired(id));
+        self.next_change()
+    }
+
     fn change_for_gone(&self, id: SubscriptionId) -> Option<(Change, Answered)> {
         let found = self.view.catalog().subscription(id)?;
         // Declared otherwise, or paused, since.
@@ -193,6 +211,16 @@ impl Engine {
                 let (id, answer) = found_or_answered(found, answer)?;
                 Some((Change::TopicDeleted { id }, done(answer)))
             }
+            Command::PutDomainTopic {
+                domain,
+                name,
+                answer,
+            } => self.put_domain_topic(&domain, name, answer),
+            Command::DeleteDomainTopic {
+                domain,
+                name,
+                answer,
+            } => self.delete_domain_topic(&domain, &name, answer),
             Command::RegenerateKey { name, key, answer } => {
                 let found = self.topic_named(&name).cloned();
                 let (topic, answer) = found_or_answered(found, answer)?;
@@ -209,22 +237,7 @@ impl Engine {
                 key1,
                 key2,
                 answer,
-            } => {
-                let found = self.topic_named(&name).cloned();
-                let (topic, answer) = found_or_answered(found, answer)?;
-                let present = topic.keys;
-                let keys = TopicKeys {
-                    key1: key1.unwrap_or_else(|| present.key1.clone()),
-                    key2: key2.unwrap_or_else(|| present.key2.clone()),
-                };
-                if keys == present {
-                    reply(answer, Ok(false));
-                    return None;
-                }
-                let change = Change::TopicKeysChanged { id: topic.id, keys };
-                let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| true)));
-                Some((change, answered))
-            }
+            } => self.set_keys(&name, key1, key2, answer),
             Command::PutSubscription {
                 declaration,
                 answer,
@@ -272,6 +285,8 @@ impl Engine {
             | Command::Subscriptions { .. }
             | Command::Subscription { .. }
             | Command::CheckSubscription { .. }
+            | Command::DomainTopic { .. }
+            | Command::DomainTopics { .. }
             | Command::StartDeliveries { .. }
             | Command::AwaitValidation { .. }
             | Command::DryRun { .. }
@@ -285,6 +300,32 @@ impl Engine {
         }
     }
 
+    fn set_keys(
+        &self,
+        name: &str,
+        key1: Option<String>,
+        key2: Option<String>,
+        answer: Answer<bool>,
+    ) -> Option<(Change, Answered)> {
+        let found = self.topic_named(name).cloned();
+        let (topic, answer) = found_or_answered(found, answer)?;
+        let present = topic.keys;
+        let changed = TopicKeys {
+            key1: key1.unwrap_or_else(|| present.key1.clone()),
+            key2: key2.unwrap_or_else(|| present.key2.clone()),
+        };
+        if changed == present {
+            reply(answer, Ok(false));
+            return None;
+        }
+        let change = Change::TopicKeysChanged {
+            id: topic.id,
+            keys: changed,
+        };
+        let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| true)));
+        Some((change, answered))
+    }
+
     fn put_topic(
         &self,
         name: TopicName,
@@ -292,6 +333,14 @@ impl Engine {
         answer: Answer<(Topic, bool)>,
     ) -> Option<(Change, Answered)> {
         if let Some(topic) = self.view.catalog().topic_named(name.as_str()) {
+            if topic.is_domain() != spec.domain.is_some() {
+                let is = if topic.is_domain() { "domain" } else { "topic" };
+                let message = format!(
+                    "there is a {is} \"{name}\" already, and topics and domains have no names in common; choose another"
+                );
+                reply(answer, Err(CommandError::Conflict(message)));
+                return None;
+            }
             if let Err(error) = topic.spec.check_change(&spec) {
                 reply(answer, Err(CommandError::Invalid(error)));
                 return None;
@@ -307,10 +356,17 @@ impl Engine {
             });
             return Some((Change::TopicUpdated { id, spec }, answered));
         }
-        let count = self.view.catalog().topics().count();
-        if count >= self.settings.quotas.topics {
+        let quotas = self.settings.quotas;
+        let (max, kind) = match spec.domain {
+            Some(_) => (quotas.domains, "domains"),
+            None => (quotas.topics, "topics"),
+        };
+        let all = self.view.catalog().topics();
+        let alike = all.filter(|topic| topic.is_domain() == spec.domain.is_some());
+        let count = alike.count();
+        if count >= max {
             let message = format!(
-                "there are {count} topics, no more are possible; delete one, or raise quotas.topics"
+                "there are {count} {kind}, no more are possible; delete one, or raise quotas.{kind}"
             );
             reply(answer, Err(CommandError::Limit(message)));
             return None;
@@ -346,14 +402,11 @@ impl Engine {
             spec,
             expected,
         } = declaration;
-        let found = self.topic_named(&topic_name);
-        let found = found.map(|topic| (topic.id, topic.spec.input_schema));
-        let ((topic, input), answer) = found_or_answered(found, answer)?;
-        let existing = self
-            .view
-            .catalog()
-            .subscription_named(topic, name.as_str())
-            .cloned();
+        let found = self.source_named(&topic_name);
+        let ((topic, domain_topic), answer) = found_or_answered(found, answer)?;
+        let catalog = self.view.catalog();
+        let existing = catalog.subscription_named(topic.id, domain_topic.as_ref(), name.as_str());
+        let existing = existing.cloned();
         let is_expected = expected.is_none_or(|expected| {
             let present = existing.as_ref().map(Subscription::declared);
             present == Some(&*expected)
@@ -366,7 +419,15 @@ impl Engine {
             reply(answer, Err(changed));
             return None;
         }
-        if let Err(error) = self.judge(input, existing.as_ref(), &spec) {
+        let judged = match &existing {
+            Some(_) => Ok(()),
+            None => self
+                .judge_domain_topic(topic, domain_topic.as_ref())
+                .and_then(|()| self.judge_room_for_subscription(topic, domain_topic.as_ref())),
+        };
+        let input = topic.spec.input_schema;
+        let judged = judged.and_then(|()| self.judge(input, existing.as_ref(), &spec));
+        if let Err(error) = judged {
             reply(answer, Err(error));
             return None;
         }
@@ -386,19 +447,12 @@ impl Engine {
                 validation,
             },
             None => {
-                let count = self.view.catalog().subscriptions_of(topic).count();
-                if count >= self.settings.quotas.subscriptions_per_topic {
-                    let message = format!(
-                        "topic \"{topic_name}\" has {count} subscriptions, no more are possible; \
-                         delete one, or raise quotas.subscriptions_per_topic"
-                    );
-                    reply(answer, Err(CommandError::Limit(message)));
-                    return None;
-                }
                 let created = self.now();
+                let topic = topic.id;
                 Change::SubscriptionCreated {
                     id,
                     topic,
+                    domain_topic,
                     name,
                     spec,
                     created,
@@ -454,6 +508,7 @@ impl Engine {
     pub(super) fn observe_declared(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
         let change = self.view.change_in(record)?;
         self.follow_change(&change)?;
+        self.send_notices();
         if let Some((revision, answered)) = self.declarations.under_way.take() {
             assert!(
                 revision == record.revision,
@@ -475,12 +530,12 @@ pub(super) fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
     let _ = answer.send(value);
 }
 
-fn done(answer: Answer<()>) -> Answered {
+pub(super) fn done(answer: Answer<()>) -> Answered {
     Box::new(move |made| reply(answer, made.map(|_| ())))
 }
 
 /// Nobody waits for this change itself.
-fn nobody_waits() -> Answered {
+pub(super) fn nobody_waits() -> Answered {
     Box::new(|_| ())
 }
 
@@ -492,7 +547,7 @@ fn told(id: SubscriptionId, answer: Answer<SubscriptionInfo>) -> Answered {
     })
 }
 
-fn found_or_answered<T, A>(
+pub(super) fn found_or_answered<T, A>(
     found: Result<T, CommandError>,
     answer: Answer<A>,
 ) -> Option<(T, Answer<A>)> {

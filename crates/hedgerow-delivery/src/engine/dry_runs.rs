@@ -20,7 +20,7 @@ impl Engine {
     /// Asks an endpoint once, and answers what it came to.
     pub(super) fn dry_run(&self, query: &DryRunQuery, mut answer: Answer<DryRun>) {
         let DryRunQuery { topic, name, spec } = query;
-        if let Err(refused) = self.check_subscription(topic, None, name, spec) {
+        if let Err(refused) = self.check_subscription(topic, None, false, name, spec) {
             return reply(answer, Err(refused));
         }
         let settings = ValidationSettings {
@@ -28,9 +28,10 @@ impl Engine {
             tries_max: 1,
             ..(*self.validations.settings).clone()
         };
+        let source_path = self.source_path(topic);
         let job = self.handshake_job(Asked {
             id: NONE,
-            topic,
+            source_path,
             name: name.as_str(),
             spec,
             token: &new_token(NONE),

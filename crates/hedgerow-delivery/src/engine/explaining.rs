@@ -15,6 +15,7 @@ use crate::explain::{
     DeliveryStanding, EventStandings, Place, SUBSCRIPTIONS_MAX, StandingsQuery, Waiting, WaitingFor,
 };
 use crate::runner::Standing;
+use crate::source::path_of_topic;
 
 /// Rows of the due index, in memory and in the view, that one question looks at, at most, for deliveries whose time nobody
 /// remembers.
@@ -48,8 +49,7 @@ impl Engine {
         };
         let hints: BTreeMap<SubscriptionId, Timestamp> = event.hints.iter().copied().collect();
         let wanted = |found: &&Subscription| {
-            let name = event.subscription.as_deref();
-            name.is_none_or(|name| found.name.as_str().eq_ignore_ascii_case(name))
+            event.is_about(found.name.as_str(), found.domain_topic.as_ref())
         };
         let all = self.view.catalog().subscriptions_of(position.topic);
         let mut subscriptions: Vec<_> = all.filter(wanted).collect();
@@ -73,6 +73,7 @@ impl Engine {
             Ok(DeliveryStanding {
                 subscription: found.id,
                 name: found.name.as_str().to_owned(),
+                domain_topic: found.domain_topic.clone(),
                 filter: found.filter_at(position.seq).cloned(),
                 knows_filters: found.former_filters.len() < FORMER_FILTERS_MAX,
                 inactive: (!found.is_active()).then(|| found.newest_provisioning()),
@@ -84,6 +85,7 @@ impl Engine {
         });
         Ok(EventStandings {
             topic_name: Some(topic.name.as_str().to_owned()),
+            topic_path: path_of_topic(topic),
             deliveries: deliveries.collect::<Result<_, StoreError>>()?,
             left_out,
             gone: self.gone(event),
@@ -94,10 +96,8 @@ impl Engine {
     /// The subscriptions that were deleted since the event, as far as they are remembered.
     fn gone(&self, event: &StandingsQuery) -> Vec<GoneSubscription> {
         let Position { topic, seq } = event.position;
-        let name = event.subscription.as_deref();
         let all = self.view.catalog().gone_at(topic, seq);
-        let wanted =
-            all.filter(|one| name.is_none_or(|name| one.name.as_str().eq_ignore_ascii_case(name)));
+        let wanted = all.filter(|one| event.is_about(one.name.as_str(), one.domain_topic.as_ref()));
         wanted.cloned().collect()
     }
 

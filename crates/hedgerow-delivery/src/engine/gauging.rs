@@ -1,11 +1,12 @@
 //! How every subscription is doing, in numbers.
 
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::Subscription;
+use hedgerow_store::catalog::{Subscription, Topic};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
 use super::Engine;
 use crate::gauges::{GaugesFrom, GaugesPage, Load, SubscriptionGauges};
+use crate::metrics::SubscriptionNames;
 use crate::runner::Runner;
 
 /// Rows of the due index that one look goes through for dead letters, over all subscriptions.
@@ -40,16 +41,10 @@ impl Engine {
         let hold = self.hold_info(found, load.owed());
         // Whatever has a runner is counted under its names.
         let is_counted = self.runners.contains_key(&found.id);
-        let names = || {
-            let topic = self.view.catalog().topic(found.topic);
-            let topic = topic.map(|topic| topic.name.as_str().to_owned());
-            let name = found.name.as_str().to_owned();
-            (topic.unwrap_or_default(), name)
-        };
         Ok(SubscriptionGauges {
             subscription: found.id,
             topic: found.topic,
-            names: (!is_counted).then(names),
+            names: (!is_counted).then(|| self.names_of(found)),
             inactive: (!found.is_active()).then(|| found.newest_provisioning()),
             hold: hold.state,
             held: hold.held,
@@ -57,6 +52,16 @@ impl Engine {
             oldest: self.oldest_owed(found),
             pending_dead_letters: self.count_dead_letters(found, rows_left)?,
         })
+    }
+
+    /// What a subscription is called where it is counted.
+    pub(super) fn names_of(&self, found: &Subscription) -> SubscriptionNames {
+        let topic = self.view.catalog().topic(found.topic);
+        SubscriptionNames {
+            topic: self.view.catalog().source_of(found),
+            subscription: found.name.as_str().to_owned(),
+            is_of_domain: found.domain_topic.is_none() && topic.is_some_and(Topic::is_domain),
+        }
     }
 
     /// How much there is to do for a subscription.

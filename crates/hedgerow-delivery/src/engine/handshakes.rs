@@ -6,7 +6,6 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
 use hedgerow_core::validation::ValidationSettings;
 use hedgerow_dialect::delivery::CustomHeaders;
-use hedgerow_dialect::event_grid;
 
 use super::Engine;
 use crate::handshake::{Form, HandshakeJob};
@@ -15,8 +14,8 @@ use crate::plan::endpoint;
 /// What a handshake is made of.
 pub(super) struct Asked<'a> {
     pub(super) id: SubscriptionId,
-    /// The topic's name.
-    pub(super) topic: &'a str,
+    /// The resource path of what the subscription is made for.
+    pub(super) source_path: String,
     pub(super) name: &'a str,
     pub(super) spec: &'a SubscriptionSpec,
     /// The secret of the URL that completes it.
@@ -34,7 +33,7 @@ impl Engine {
                 origin: self.settings.webhook_origin.clone(),
             },
             DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => Form::Event {
-                topic_path: event_grid::topic_path(asked.topic),
+                topic_path: asked.source_path,
             },
         };
         Ok(HandshakeJob {

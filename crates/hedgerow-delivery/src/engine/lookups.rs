@@ -1,5 +1,6 @@
 //! What is declared, found by its name, and how it is doing: what questions are answered with.
 
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
@@ -35,8 +36,10 @@ impl Engine {
         topic: &str,
         name: &str,
     ) -> Result<Subscription, CommandError> {
-        let topic = self.topic_named(topic)?.id;
-        let found = self.view.catalog().subscription_named(topic, name).cloned();
+        let (topic, domain_topic) = self.source_named(topic)?;
+        let catalog = self.view.catalog();
+        let found = catalog.subscription_named(topic.id, domain_topic.as_ref(), name);
+        let found = found.cloned();
         found.ok_or_else(|| not_found("event subscription", name))
     }
 
@@ -44,24 +47,19 @@ impl Engine {
         &self,
         topic: &str,
     ) -> Result<Vec<SubscriptionInfo>, CommandError> {
-        let topic = self.topic_named(topic)?.id;
-        Ok(self
-            .view
-            .catalog()
-            .subscriptions_of(topic)
-            .map(|found| self.info(found))
-            .collect())
+        let (topic, domain_topic) = self.source_named(topic)?;
+        let catalog = self.view.catalog();
+        let ids = catalog.subscriptions_in(topic.id, domain_topic.as_ref());
+        let found = ids.into_iter().filter_map(|id| catalog.subscription(id));
+        Ok(found.map(|found| self.info(found)).collect())
     }
 
     pub(super) fn info(&self, subscription: &Subscription) -> SubscriptionInfo {
         let load = self.load(subscription);
-        let topic = self.view.catalog().topic(subscription.topic);
         SubscriptionInfo {
             hold: self.hold_info(subscription, load.owed()),
             subscription: subscription.clone(),
-            topic_name: topic
-                .map(|topic| topic.name.as_str().to_owned())
-                .unwrap_or_default(),
+            topic_name: self.view.catalog().source_of(subscription),
             counters: load.counters,
             pending: load.pending,
             waiting: load.waiting,
@@ -90,20 +88,24 @@ impl Engine {
         })
     }
 
-    /// A topic and a subscription of it that a question is limited to, if it is.
+    /// What a question is limited to, if it is: what events are of, and a subscription to that.
     fn named(
         &self,
         topic: Option<&str>,
         subscription: Option<&str>,
-    ) -> Result<(Option<TopicId>, Option<SubscriptionId>), CommandError> {
-        let Some(topic) = topic else {
-            return Ok((None, None));
+    ) -> Result<Named, CommandError> {
+        let Some(source) = topic else {
+            return Ok(Named::default());
         };
-        let id = self.topic_named(topic)?.id;
+        let (topic, domain_topic) = self.source_named(source)?;
         let subscription = subscription
-            .map(|name| self.subscription_named(topic, name))
+            .map(|name| self.subscription_named(source, name))
             .transpose()?;
-        Ok((Some(id), subscription.map(|found| found.id)))
+        Ok(Named {
+            topic: Some(topic.id),
+            domain_topic,
+            subscription: subscription.map(|found| found.id),
+        })
     }
 
     /// The subscriptions that a question is limited to, by id.
@@ -112,10 +114,15 @@ impl Engine {
         topic: Option<&str>,
         subscription: Option<&str>,
     ) -> Result<Vec<SubscriptionId>, CommandError> {
-        let (topic, subscription) = self.named(topic, subscription)?;
+        let Named {
+            topic,
+            domain_topic,
+            subscription,
+        } = self.named(topic, subscription)?;
         let all = self.view.catalog().subscriptions();
         let wanted = all.filter(|found| {
             topic.is_none_or(|topic| topic == found.topic)
+                && (domain_topic.is_none() || domain_topic == found.domain_topic)
                 && subscription.is_none_or(|id| id == found.id)
         });
         let mut ids: Vec<_> = wanted.map(|found| found.id).collect();
@@ -127,21 +134,31 @@ impl Engine {
         &self,
         query: &TerminalQuery,
     ) -> Result<Result<TerminalPage, CommandError>, StoreError> {
-        let (topic, subscription) =
-            match self.named(query.topic.as_deref(), query.subscription.as_deref()) {
-                Ok(named) => named,
-                Err(error) => return Ok(Err(error)),
-            };
+        let named = self.named(query.topic.as_deref(), query.subscription.as_deref());
+        let named = match named {
+            Ok(named) => named,
+            Err(error) => return Ok(Err(error)),
+        };
         let filter = TerminalFilter {
-            topic,
-            subscription,
+            topic: named.topic,
+            source: query.topic.clone().filter(|_| named.domain_topic.is_some()),
+            subscription: named.subscription,
             after: query.after,
         };
         self.view.terminal_records(&filter, query.limit).map(Ok)
     }
 }
 
-fn not_found(what: &'static str, name: &str) -> CommandError {
+/// What a question is limited to.
+#[derive(Default)]
+struct Named {
+    topic: Option<TopicId>,
+    /// If the topic is a domain and one of its topics is meant.
+    domain_topic: Option<DomainTopicName>,
+    subscription: Option<SubscriptionId>,
+}
+
+pub(super) fn not_found(what: &'static str, name: &str) -> CommandError {
     CommandError::NotFound {
         what,
         name: name.to_owned(),

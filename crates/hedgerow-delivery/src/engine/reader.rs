@@ -13,6 +13,7 @@ use std::time::Duration;
 use hedgerow_core::filter::{Answer, FilterEvent, FilterIndex, FilterRules};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
+use hedgerow_dialect::event_grid::path_of;
 use hedgerow_store::record::{Events, Read, Record, unpack_event};
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -38,7 +39,7 @@ pub(super) struct TopicReader {
     pub(super) stranded: BTreeSet<SubscriptionId>,
     /// The filters of all of them that have a runner.
     pub(super) filters: FilterIndex<SubscriptionId>,
-    /// What the key `topic` of a filter stands for.
+    /// The path of the topic, or of the domain.
     path: String,
     /// The places that were written down last.
     pub(super) written: Option<Read>,
@@ -167,7 +168,8 @@ impl Engine {
         let mut matched = Vec::new();
         for (unpacked, seq) in events.packed.iter().zip(events.first_seq..) {
             let (_, event) = unpacked?;
-            let event = FilterEvent::new(&event, &reader.path);
+            let path = path_of(&reader.path, &event);
+            let event = FilterEvent::new(&event, &path);
             let behind = &reader.behind;
             let is_at_head = |id| !behind.contains(&id);
             reader
@@ -299,7 +301,8 @@ impl Engine {
         for (seq, stored) in events {
             let seq = *seq;
             let event = unpack_event(&stored.bytes)?;
-            let event = FilterEvent::new(&event, &reader.path);
+            let path = path_of(&reader.path, &event);
+            let event = FilterEvent::new(&event, &path);
             let is_taking = |id| taking.get(&id).is_some_and(|place| *place <= seq);
             reader
                 .filters

@@ -13,7 +13,7 @@ use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::retry;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::topic_path;
+use hedgerow_dialect::event_grid::path_of;
 use hedgerow_store::catalog::Subscription;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
@@ -27,6 +27,7 @@ use super::{Engine, Internal};
 use crate::command::{Answer, CommandError};
 use crate::explain::Place;
 use crate::resend::{ResendOrder, Resent, ResentHow, forgot};
+use crate::source::path_of_topic;
 
 /// Who asks again for the same delivery within this time clicked twice (FC-10).
 const TWICE_WITHIN: Duration = Duration::from_secs(2);
@@ -168,11 +169,14 @@ impl Engine {
         self.forget_recent();
         let Position { topic, seq } = order.position;
         let catalog = self.view.catalog();
-        let named = catalog.topic(topic).map(|topic| topic.name.as_str());
-        let path = topic_path(named.unwrap_or_default());
-        let wanted = |found: &&Subscription| {
-            let name = order.subscription.as_deref();
-            name.is_none_or(|name| found.name.as_str().eq_ignore_ascii_case(name))
+        let path = catalog.topic(topic).map(path_of_topic).unwrap_or_default();
+        let wanted = |found: &&Subscription| match (&order.subscription, &order.domain_topic) {
+            // One of the domain may be called as one of a domain topic.
+            (Some(name), of) => {
+                found.name.as_str().eq_ignore_ascii_case(name) && found.domain_topic == *of
+            }
+            (None, Some(of)) => found.domain_topic.as_ref() == Some(of),
+            (None, None) => true,
         };
         let found: Vec<&Subscription> = catalog.subscriptions_of(topic).filter(wanted).collect();
         let (id, only) = (&order.event_id, order.subscription.as_ref());
@@ -192,6 +196,7 @@ impl Engine {
                 return Ok(Err(CommandError::Conflict(message)));
             }
         };
+        let path = path_of(&path, &unpacked);
         let asked = FilterEvent::new(&unpacked, &path);
         let wanting = self.wanting(order.position, &asked);
         for subscription in found {
@@ -205,7 +210,14 @@ impl Engine {
             }
             let filter = subscription.filter_at(seq);
             let rules = self.settings.filter_rules;
-            match filter.map(|filter| Filter::new(filter, rules).matches(&asked)) {
+            let filter = filter.map(|filter| {
+                let filter = Filter::new(filter, rules);
+                match &subscription.domain_topic {
+                    None => filter,
+                    Some(topic) => filter.of_domain_topic(topic),
+                }
+            });
+            match filter.map(|filter| filter.matches(&asked)) {
                 Some(Ok(())) => {
                     decisions.push(self.decide_delivery(subscription, order, &mut rows_left)?);
                 }
@@ -402,16 +414,16 @@ impl Engine {
 
     /// Tells the history that somebody asked for it.
     fn remember_resend(&self, decision: &Decision, order: &ResendOrder, event: &StoredEvent) {
-        let topic = self.view.catalog().topic(order.position.topic);
-        let (Some(history), Some(topic)) = (&self.context.history, topic) else {
+        let subscription = self.view.catalog().subscription(decision.id);
+        let (Some(history), Some(subscription)) = (&self.context.history, subscription) else {
             return;
         };
         let now = self.now();
         history.record(HistoryRecord {
             kind: HistoryKind::Resent,
             event_id: order.event_id.clone(),
-            topic: topic.id,
-            topic_name: topic.name.as_str().to_owned(),
+            topic: subscription.topic,
+            topic_name: self.view.catalog().source_of(subscription),
             subscription: decision.id,
             subscription_name: decision.name.clone(),
             seq: order.position.seq,

@@ -25,6 +25,10 @@ impl Engine {
         let Some(runner) = self.runners.get(&id) else {
             return Ok(());
         };
+        if runner.plan.expiration.is_some_and(|at| at <= now) {
+            // It goes, with what it is owed.
+            return Ok(());
+        }
         let Some(next) = self.first_due(runner) else {
             return Ok(());
         };

@@ -8,9 +8,8 @@ use hedgerow_core::hold::{Period, Probation};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::topic_path;
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::Change;
+use hedgerow_store::catalog::{Change, split_source};
 use hedgerow_store::record::CatalogChange;
 
 use super::reader::TopicReader;
@@ -18,6 +17,7 @@ use super::{Engine, Phase};
 use crate::command::{PublishTopic, TopicTable};
 use crate::plan::Plan;
 use crate::runner::{Held, Runner};
+use crate::source::path_of_topic;
 
 impl Engine {
     /// Begins where the view stands: makes readers and runners, and takes care of what was in flight when the server
@@ -39,6 +39,7 @@ impl Engine {
             self.add_runner(id)?;
             self.take_up_in_flight(id)?;
             self.take_up_validation(id)?;
+            self.follow_expiration(id);
             // What was started before is not known; a minute holds no more than it may.
             if let Some(runner) = self.runners.get_mut(&id)
                 && let Some(interval) = runner.plan.start_interval
@@ -61,9 +62,10 @@ impl Engine {
                 self.publish_topics();
             }
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
+            Change::DomainTopicCreated { .. } => {}
+            Change::DomainTopicDeleted { domain, .. } => self.remove_gone(*domain)?,
             Change::TopicDeleted { id } => {
                 self.remove_topic(*id)?;
-                self.forget_validations_of_the_gone();
                 self.publish_topics();
             }
             Change::SubscriptionCreated { id, .. }
@@ -71,6 +73,7 @@ impl Engine {
             | Change::SubscriptionValidated { id, .. } => {
                 self.renew_plan(*id)?;
                 self.follow_validation(*id);
+                self.follow_expiration(*id);
             }
             Change::SubscriptionPaused { id, .. } => self.renew_plan(*id)?,
             Change::SubscriptionReset { id } => self.end_holds(*id)?,
@@ -80,6 +83,7 @@ impl Engine {
                 self.purges.forget(*id);
                 self.remove_runner(*id)?;
                 self.follow_validation(*id);
+                self.follow_expiration(*id);
             }
         }
         Ok(())
@@ -91,7 +95,7 @@ impl Engine {
         let Some(declared) = self.view.catalog().topic(topic) else {
             return;
         };
-        let path = topic_path(declared.name.as_str());
+        let path = path_of_topic(declared);
         let head = self.view.next_seq(topic);
         let reader = TopicReader::new(head, path, self.settings.filter_rules);
         self.readers.insert(topic, reader);
@@ -101,36 +105,42 @@ impl Engine {
     }
 
     fn remove_topic(&mut self, topic: TopicId) -> Result<(), StoreError> {
-        let mut ids: Vec<_> = self
-            .runners
-            .values()
-            .filter(|runner| runner.topic == topic)
-            .map(|r| r.id)
-            .collect();
-        ids.sort_unstable();
-        for id in ids {
-            self.remove_runner(id)?;
-        }
-        self.purges.forget_gone(self.view.catalog());
+        self.remove_gone(topic)?;
         self.readers.remove(&topic);
         self.metrics.forget_topic(topic);
         Ok(())
     }
 
-    /// Counts what is owed to subscriptions that go with a change, before the view forgets it.
-    pub(super) fn count_leaving(&self, record: &CatalogChange) -> Result<(), StoreError> {
-        let gone: Vec<SubscriptionId> = match &*self.view.change_in(record)? {
-            Change::SubscriptionDeleted { id } => vec![*id],
-            Change::TopicDeleted { id } => {
-                let all = self.view.catalog().subscriptions_of(*id);
-                all.map(|found| found.id).collect()
-            }
-            _ => Vec::new(),
-        };
-        for id in gone {
+    /// Takes out all subscriptions of a topic that are not declared any more.
+    fn remove_gone(&mut self, topic: TopicId) -> Result<(), StoreError> {
+        let catalog = self.view.catalog();
+        let of_topic = self.runners.values().filter(|runner| runner.topic == topic);
+        let gone = of_topic.filter(|runner| catalog.subscription(runner.id).is_none());
+        let mut ids: Vec<_> = gone.map(|runner| runner.id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.remove_runner(id)?;
+        }
+        if let Some(reader) = self.readers.get_mut(&topic) {
+            let catalog = self.view.catalog();
+            reader
+                .stranded
+                .retain(|id| catalog.subscription(*id).is_some());
+        }
+        self.purges.forget_gone(self.view.catalog());
+        self.forget_validations_of_the_gone();
+        self.forget_expirations_of_the_gone();
+        Ok(())
+    }
+
+    /// Counts what is owed to subscriptions that go with a change, and what their endpoints are told, before the view forgets it.
+    pub(super) fn count_leaving(&mut self, record: &CatalogChange) -> Result<(), StoreError> {
+        let change = self.view.change_in(record)?;
+        for id in self.view.catalog().leaving_with(&change) {
             let subscription = self.view.catalog().subscription(id);
             let owed = subscription.map_or(0, |found| self.info(found).pending);
             self.metrics.forget_subscription(id, owed);
+            self.note_departure(id);
         }
         Ok(())
     }
@@ -177,10 +187,11 @@ impl Engine {
                 self.moved.insert(topic);
             }
         }
-        let metrics = self.metrics.topic(topic, &plan.topic_name);
-        let metrics = self
-            .metrics
-            .subscription(id, &metrics, &plan.subscription_name);
+        let names = self.view.catalog().subscription(id);
+        let names = names.map(|found| self.names_of(found)).unwrap_or_default();
+        let (name, _) = split_source(&names.topic);
+        let metrics = self.metrics.topic(topic, name);
+        let metrics = self.metrics.subscription(id, &metrics, names);
         let mut runner = Runner::new(id, topic, plan, metrics, behind_at);
         let stored = self.view.holds(id).probation;
         runner.probation = Probation::restored(stored.filter(|stored| !stored.is_over()));
@@ -268,7 +279,10 @@ impl Engine {
         let versions = &subscription.filters;
         let ends = versions.iter().skip(1).map(|version| version.from_seq);
         for (version, end) in versions.iter().zip(ends.chain([u64::MAX])) {
-            let filter = Filter::new(&version.filter, self.settings.filter_rules);
+            let mut filter = Filter::new(&version.filter, self.settings.filter_rules);
+            if let Some(topic) = &subscription.domain_topic {
+                filter = filter.of_domain_topic(topic);
+            }
             reader.filters.insert(id, version.from_seq..end, filter);
         }
     }
@@ -322,7 +336,7 @@ impl Engine {
                 let entry = PublishTopic {
                     id: topic.id,
                     name: name.to_owned(),
-                    path: topic_path(name),
+                    path: path_of_topic(topic),
                     spec: topic.spec.clone(),
                     keys: topic.keys.clone(),
                     metrics: self.metrics.topic(topic.id, name),

@@ -26,6 +26,7 @@ use super::handshakes::Asked;
 use super::{Engine, Internal, Phase};
 use crate::command::{Answer, CommandError, SubscriptionInfo};
 use crate::handshake::{self, HandshakeReport};
+use crate::source::source_path;
 use crate::validation::{Callback, Called};
 
 /// The handshakes of all subscriptions.
@@ -176,9 +177,8 @@ impl Engine {
             return self.tell_waiting(id);
         };
         let (state, token) = (validation.state.clone(), validation.token.clone());
-        let topic = self.view.catalog().topic(subscription.topic);
-        let topic = topic.map(|topic| topic.name.as_str());
-        log(topic.unwrap_or_default(), subscription, &state);
+        let source = self.view.catalog().source_of(subscription);
+        log(&source, subscription, &state);
         let running = self.validations.running.get(&id);
         let is_running = running.is_some_and(|running| running.token == token);
         match state {
@@ -238,7 +238,9 @@ impl Engine {
         let topic = self.view.catalog().topic(subscription.topic);
         let asked = Asked {
             id,
-            topic: topic.map(|topic| topic.name.as_str()).unwrap_or_default(),
+            source_path: topic
+                .map(|topic| source_path(topic, subscription.domain_topic.as_ref()))
+                .unwrap_or_default(),
             name: subscription.name.as_str(),
             spec: subscription.newest(),
             token: &token,
@@ -466,11 +468,8 @@ impl Engine {
             }
             return None;
         };
-        let topic = self.view.catalog().topic(subscription.topic);
         let called = Called::Completed {
-            topic: topic
-                .map(|topic| topic.name.as_str().to_owned())
-                .unwrap_or_default(),
+            topic: self.view.catalog().source_of(subscription),
             subscription: subscription.name.as_str().to_owned(),
         };
         let change = Change::SubscriptionValidated {

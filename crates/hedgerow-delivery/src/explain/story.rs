@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hedgerow_core::filter::{Clause, Filter, FilterEvent, FilterRules};
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::spec::FilterSpec;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::event_grid::topic_path;
-use hedgerow_store::catalog::{GoneSubscription, Purge};
+use hedgerow_dialect::event_grid::path_of;
+use hedgerow_store::catalog::{GoneSubscription, Purge, split_source};
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{DropReason, unpack_event, unpack_head};
 use hedgerow_store::{Store, StoreError, StoredEvent};
@@ -47,6 +48,22 @@ pub(crate) enum Stored {
     Another,
 }
 
+impl Stored {
+    /// The domain topic that the event names, if it is here and of a domain.
+    fn domain_topic(&self) -> Option<DomainTopicName> {
+        match self {
+            Self::Here(event) => domain_topic(event),
+            Self::Forgotten | Self::Unreadable(_) | Self::Another => None,
+        }
+    }
+}
+
+/// The domain topic that an event names, if it is of a domain.
+pub(crate) fn domain_topic(event: &StoredEvent) -> Option<DomainTopicName> {
+    let event = unpack_event(&event.bytes).ok()?;
+    event.domain_topic()?.parse().ok()
+}
+
 /// Reads the event at a position.
 pub(crate) fn read(store: &Arc<dyn Store>, position: Position, event_id: &str) -> Stored {
     let found = store.read_recent(position);
@@ -71,9 +88,10 @@ impl Known {
     pub(super) fn queries(&self, subscription: Option<&str>) -> Vec<StandingsQuery> {
         self.events
             .iter()
-            .map(|(_, position, _)| StandingsQuery {
+            .map(|(_, position, stored)| StandingsQuery {
                 position: *position,
                 subscription: subscription.map(str::to_owned),
+                domain_topic: stored.domain_topic(),
                 hints: hints(&self.attempts, *position),
             })
             .collect()
@@ -116,15 +134,16 @@ impl Known {
             Stored::Here(event) => Some(event),
             Stored::Forgotten | Stored::Unreadable(_) | Stored::Another => None,
         };
-        let (rules, topic) = (standings.rules, standings.topic_name.as_deref());
+        let (rules, path) = (standings.rules, standings.topic_path.as_str());
         let mut deliveries: Vec<_> = standings
             .deliveries
             .into_iter()
             .map(|standing| {
                 let attempts = attempts.remove(&standing.subscription).unwrap_or_default();
                 let filter = standing.filter.clone();
+                let domain_topic = standing.domain_topic.clone();
                 let answer = filter.as_ref().zip(stored).and_then(|(filter, stored)| {
-                    asked(filter, rules, stored, topic.unwrap_or_default())
+                    asked(filter, domain_topic.as_ref(), rules, stored, path)
                 });
                 let story = self.delivery(standing, attempts, (*published, position.seq), answer);
                 with_clause(story, filter.as_ref())
@@ -134,7 +153,7 @@ impl Known {
             let attempts = attempts.remove(&gone.id).unwrap_or_default();
             let filter = gone.filter_at(position.seq).zip(stored);
             let answer = filter.and_then(|(filter, stored)| {
-                asked(filter, rules, stored, topic.unwrap_or_default())
+                asked(filter, gone.domain_topic.as_ref(), rules, stored, path)
             });
             let story = of_gone(&gone, attempts, position.seq, answer);
             deliveries.push(with_clause(story, gone.filter_at(position.seq)));
@@ -196,6 +215,7 @@ impl Known {
             state,
             waiting: standing.waiting.filter(|_| is_owed_an_attempt),
             name: standing.name,
+            domain_topic: standing.domain_topic.map(String::from),
             is_deleted: false,
             verdict,
             failed_clause: None,
@@ -261,13 +281,19 @@ fn purge_of(purges: &[Purge], seq: u64, attempts: &[HistoryRecord]) -> Option<Ti
 /// What a filter says to a stored event; `None` if that cannot be read.
 fn asked(
     filter: &FilterSpec,
+    domain_topic: Option<&DomainTopicName>,
     rules: FilterRules,
     stored: &StoredEvent,
-    topic: &str,
+    topic_path: &str,
 ) -> Option<Result<(), Clause>> {
     let event = unpack_event(&stored.bytes).ok()?;
-    let path = topic_path(topic);
-    Some(Filter::new(filter, rules).matches(&FilterEvent::new(&event, &path)))
+    let path = path_of(topic_path, &event);
+    let filter = Filter::new(filter, rules);
+    let filter = match domain_topic {
+        None => filter,
+        Some(name) => filter.of_domain_topic(name),
+    };
+    Some(filter.matches(&FilterEvent::new(&event, &path)))
 }
 
 /// The story with the clause that said no as this filter declares it.
@@ -276,6 +302,8 @@ fn with_clause(mut story: DeliveryStory, filter: Option<&FilterSpec>) -> Deliver
         let declared = filter.to_json();
         let declared = match clause {
             Clause::AdvancedFilters(number) => declared["advancedFilters"].get(number),
+            // It is no part of what is declared as the filter.
+            Clause::DomainTopic => None,
             Clause::IncludedEventTypes | Clause::SubjectBeginsWith | Clause::SubjectEndsWith => {
                 declared.get(clause.to_string())
             }
@@ -287,9 +315,11 @@ fn with_clause(mut story: DeliveryStory, filter: Option<&FilterSpec>) -> Deliver
 
 fn summary(event: &StoredEvent) -> Option<StoredSummary> {
     let unpacked = unpack_head(&event.bytes).ok()?;
+    let domain_topic = domain_topic(event);
     Some(StoredSummary {
         event_type: unpacked.event_type.into_owned(),
         subject: unpacked.subject.map(std::borrow::Cow::into_owned),
+        domain_topic: domain_topic.map(String::from),
         bytes: event.bytes.len(),
     })
 }
@@ -386,6 +416,7 @@ fn of_gone(
     DeliveryStory {
         subscription: gone.id,
         name: gone.name.as_str().to_owned(),
+        domain_topic: gone.domain_topic.clone().map(String::from),
         is_deleted: true,
         verdict,
         failed_clause: None,
@@ -407,6 +438,7 @@ fn of_deleted(attempts: Vec<HistoryRecord>) -> Option<DeliveryStory> {
     Some(DeliveryStory {
         subscription: newest.subscription,
         name: newest.subscription_name.clone(),
+        domain_topic: split_source(&newest.topic_name).1.map(str::to_owned),
         is_deleted: true,
         verdict: Verdict::Matched,
         failed_clause: None,

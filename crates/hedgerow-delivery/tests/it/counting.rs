@@ -18,7 +18,9 @@ use crate::world::{Meet, START_MS, World, settings};
 
 fn of(world: &World, name: &str) -> Arc<SubscriptionMetrics> {
     let all = world.metrics().subscriptions();
-    all.into_iter().find(|one| one.name == name).unwrap()
+    all.into_iter()
+        .find(|one| one.names.subscription == name)
+        .unwrap()
 }
 
 /// A status of the table is in the attempts of both subscriptions, with what follows it.

@@ -179,6 +179,7 @@ async fn an_endpoint_that_cannot_be_asked_fails() {
     let change = Change::SubscriptionCreated {
         id: SubscriptionId(1),
         topic,
+        domain_topic: None,
         name: "the-sub".parse().unwrap(),
         spec: Box::new(SubscriptionSpec::check(&unusable).unwrap().spec),
         created: Timestamp::from_millis(START_MS),

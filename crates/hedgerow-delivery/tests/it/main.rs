@@ -11,6 +11,7 @@ mod custom_headers;
 mod dead_letters;
 mod declarations;
 mod declare;
+mod departures;
 mod dry_run;
 mod explain;
 mod fairness;

@@ -76,6 +76,22 @@ pub struct Asked {
 }
 
 impl Asked {
+    fn of(receiver: &Receiver, host: String, request: &http::Request<Bytes>) -> Self {
+        let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+        Self {
+            at: receiver.begun.elapsed(),
+            host,
+            method: request.method().to_string(),
+            path: request.uri().to_string(),
+            headers: request
+                .headers()
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
+            body: String::from_utf8(request.body().to_vec()).expect("text"),
+        }
+    }
+
     /// The code of a validation event.
     pub fn code(&self) -> String {
         self.data("validationCode")
@@ -147,6 +163,9 @@ pub struct Receiver {
     refused: Arc<Mutex<Vec<Duration>>>,
     asked: Arc<Mutex<Vec<Asked>>>,
     greeting: Arc<Mutex<Arc<Greeting>>>,
+    /// Notices of deletions, and what is done with them.
+    notices: Arc<Mutex<Vec<Asked>>>,
+    parting: Arc<Mutex<Meet>>,
     script: Arc<Script>,
 }
 
@@ -165,6 +184,8 @@ impl Receiver {
             refused: Arc::default(),
             asked: Arc::default(),
             greeting: Arc::new(Mutex::new(Arc::new(|_: &Asked, _| Greet::Code))),
+            notices: Arc::default(),
+            parting: Arc::new(Mutex::new(Meet::status(200))),
             script: Arc::new(script),
         }
     }
@@ -182,6 +203,16 @@ impl Receiver {
     /// Handshake requests so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// From now on it does this with notices of deletions.
+    pub fn part(&self, parting: Meet) {
+        *self.parting.lock().unwrap() = parting;
+    }
+
+    /// Notices of deletions so far.
+    pub fn notices(&self) -> Vec<Asked> {
+        self.notices.lock().unwrap().clone()
     }
 
     /// Times of the attempts that found nobody.
@@ -225,14 +256,12 @@ pub fn network(receiver: Receiver) -> ScriptedNetwork {
         serve(stream, move |request| {
             let (receiver, host) = (receiver.clone(), host.clone());
             async move {
-                if request
-                    .headers()
-                    .get("aeg-event-type")
-                    .is_some_and(|of| of == "SubscriptionValidation")
-                {
-                    return greet(&receiver, host, &request).await;
+                let event_type = request.headers().get("aeg-event-type");
+                match event_type.map(http::HeaderValue::as_bytes) {
+                    Some(b"SubscriptionValidation") => greet(&receiver, host, &request).await,
+                    Some(b"SubscriptionDeletion") => part(&receiver, host, &request).await,
+                    _ => answer(&receiver, host, &request).await,
                 }
-                answer(&receiver, host, &request).await
             }
         });
         Ok(())
@@ -244,19 +273,7 @@ async fn greet(
     host: String,
     request: &http::Request<Bytes>,
 ) -> http::Response<Bytes> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let asked = Asked {
-        at: receiver.begun.elapsed(),
-        host,
-        method: request.method().to_string(),
-        path: request.uri().to_string(),
-        headers: request
-            .headers()
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(value)))
-            .collect(),
-        body: String::from_utf8(request.body().to_vec()).expect("text"),
-    };
+    let asked = Asked::of(receiver, host, request);
     let number = {
         let mut all = receiver.asked.lock().unwrap();
         all.push(asked.clone());
@@ -282,6 +299,22 @@ async fn greet(
         response = response.header(name, value);
     }
     response.body(body.into()).expect("a response")
+}
+
+async fn part(
+    receiver: &Receiver,
+    host: String,
+    request: &http::Request<Bytes>,
+) -> http::Response<Bytes> {
+    let notice = Asked::of(receiver, host, request);
+    receiver.notices.lock().unwrap().push(notice);
+    let parting = receiver.parting.lock().unwrap().clone();
+    let Meet::Answer { status, after, .. } = parting else {
+        return std::future::pending().await;
+    };
+    tokio::time::sleep(after).await;
+    let response = http::Response::builder().status(status);
+    response.body(Bytes::new()).expect("a response")
 }
 
 fn answer(

@@ -492,6 +492,16 @@ impl World {
         self.receiver.asked()
     }
 
+    /// From now on the receiver does this with notices of deletions.
+    pub fn part(&self, parting: Meet) {
+        self.receiver.part(parting);
+    }
+
+    /// Notices of deletions so far.
+    pub fn notices(&self) -> Vec<Asked> {
+        self.receiver.notices()
+    }
+
     /// Times of the attempts that found nobody.
     pub fn refused(&self) -> Vec<Duration> {
         self.receiver.refused()

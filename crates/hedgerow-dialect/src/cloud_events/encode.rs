@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use hedgerow_core::event::{Data, Event, is_attribute};
 
+use crate::event_grid::path_of;
 use crate::object::{Members, Value};
 
 /// Gives all members but the data. `rename` says what an extension is called instead of its name.
 ///
-/// An event without a source of its own was published in another schema: it is converted.
+/// An event without a source of its own was published in another schema: it is converted. `topic_path` is the path of the
+/// topic, or of the domain.
 pub(crate) fn attributes<'n>(
     event: &'n Event<'_>,
     topic_path: &str,
@@ -19,7 +21,8 @@ pub(crate) fn attributes<'n>(
     members.member("specversion", Value::Text("1.0"));
     members.member("id", Value::Text(&event.id));
     let source = event.source.as_deref();
-    members.member("source", Value::Text(source.unwrap_or(topic_path)));
+    let source_text = source.map_or_else(|| path_of(topic_path, event), Cow::Borrowed);
+    members.member("source", Value::Text(&source_text));
     members.member("type", Value::Text(&event.event_type));
     // A mapping may have given an empty one, which a CloudEvent cannot have.
     let subject = event.subject.as_deref().filter(|text| !text.is_empty());

@@ -2,10 +2,11 @@
 
 use hedgerow_core::event::{Data, Event};
 
+use super::path_of;
 use crate::object::{Members, Value};
 
 /// Gives all members but the data: `id`, `eventTime`, `eventType`, `dataVersion`, `metadataVersion`, `topic`, `subject`. An
-/// event without a time has that at which it was published (ED-052).
+/// event without a time has that at which it was published (ED-052). `topic_path` is the path of the topic, or of the domain.
 pub(crate) fn envelope(
     event: &Event<'_>,
     topic_path: &str,
@@ -15,12 +16,13 @@ pub(crate) fn envelope(
     members.member("id", Value::Text(&event.id));
     let time = event.time.as_deref().map_or(published, Value::Text);
     members.member("eventTime", time);
+    let path = path_of(topic_path, event);
     let mut text = |name, text| members.member(name, Value::Text(text));
     text("eventType", &event.event_type);
     let data_version = event.data_version.as_deref();
     text("dataVersion", data_version.unwrap_or_default());
     text("metadataVersion", "1");
-    text("topic", topic_path);
+    text("topic", &path);
     text("subject", event.subject.as_deref().unwrap_or_default());
 }
 

@@ -8,8 +8,8 @@ use hedgerow_delivery::dry_run::{DryRun, DryRunQuery, Step};
 use hedgerow_store::catalog::Provisioning;
 use serde_json::{Value, json};
 
-use super::extract::Names;
-use super::subscriptions::{complete, keep_secrets};
+use super::extract::Source;
+use super::subscriptions::{complete, keep_secrets, profile_of};
 use super::{json_body, validation};
 use crate::error::ApiError;
 use crate::state::SharedApp;
@@ -19,7 +19,7 @@ const NAME: &str = "dry-run";
 
 pub async fn post(
     State(app): State<SharedApp>,
-    Names(topic): Names<String>,
+    Source(topic): Source,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let mut body = json_body(&app, request).await?;
@@ -28,8 +28,8 @@ pub async fn post(
         Value::String(name) => name.parse()?,
         _ => return Err(ApiError::member("name", "must be a text")),
     };
-    complete(&app, &mut body);
     let engine = app.engine()?;
+    complete(&app, profile_of(&engine, &topic), &mut body);
     keep_secrets(&engine, &topic, name.as_str(), &mut body).await?;
     let spec = Box::new(SubscriptionSpec::check(&body)?.spec);
     let query = DryRunQuery {

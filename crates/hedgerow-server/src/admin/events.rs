@@ -8,7 +8,7 @@ use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
-use super::extract::{Bearer, Names};
+use super::extract::{Bearer, Names, SourceAnd};
 use super::json_body;
 use crate::error::ApiError;
 use crate::state::SharedApp;
@@ -38,7 +38,7 @@ pub async fn attempts(
 /// Delivers an event again, to one subscription or to all that it matched.
 pub async fn resend(
     State(app): State<SharedApp>,
-    Names((topic, event_id)): Names<(String, String)>,
+    SourceAnd(topic, event_id): SourceAnd,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let body = json_body(&app, request).await?;

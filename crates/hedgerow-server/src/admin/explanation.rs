@@ -3,7 +3,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use hedgerow_core::outcome::DeadLetterReason;
+use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::HoldState;
 use hedgerow_delivery::explain::{
@@ -61,6 +61,7 @@ fn event(event: &EventStory) -> Value {
         "isStored": stored.is_some(),
         "eventType": stored.map(|stored| stored.event_type.as_str()),
         "subject": stored.and_then(|stored| stored.subject.as_deref()),
+        "domainTopic": stored.and_then(|stored| stored.domain_topic.as_deref()),
         "storedBytes": stored.map(|stored| stored.bytes),
         "eventSubscriptions": deliveries,
         "leftOut": event.left_out,
@@ -77,6 +78,7 @@ fn delivery(delivery: &DeliveryStory) -> Value {
     let attempts: Vec<Value> = delivery.attempts.iter().map(events::shown).collect();
     let mut shown = json!({
         "eventSubscription": delivery.name,
+        "domainTopic": delivery.domain_topic,
         "isDeleted": delivery.is_deleted,
         "matched": matched,
         "failedClause": clause.map(|clause| clause.to_string()),
@@ -174,6 +176,11 @@ fn state(state: &DeliveryState) -> Vec<(&'static str, Value)> {
             ("endTime", json!(at.map(|at| at.to_string()))),
             ("reason", json!(of.map(DeadLetterReason::as_str))),
             ("dropReason", json!(why.as_str())),
+            // ED-172.
+            (
+                "lastDeliveryOutcome",
+                json!((why == DropReason::SubscriptionDeleted).then(|| Outcome::Canceled.as_str())),
+            ),
         ],
         DeliveryState::Ended => vec![named("Ended")],
     }

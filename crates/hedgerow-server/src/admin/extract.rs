@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, Path, Query, RawPathParams};
+use hedgerow_core::name::DomainTopicName;
+use hedgerow_store::catalog::source_name;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
 
 use crate::access::Grant;
 use crate::error::ApiError;
+use crate::state::SharedApp;
 
 /// The names in a path, decoded.
 pub struct Names<T>(pub T);
@@ -30,6 +33,65 @@ where
                 ))
             }
         }
+    }
+}
+
+/// What a path is about, as the engine names it: a topic, a domain or a topic of a domain. A topic's path is none for a domain,
+/// and the other way round.
+pub struct Source(pub String);
+
+/// The same with the name that stands behind it: of a subscription, of an event.
+pub struct SourceAnd(pub String, pub String);
+
+impl FromRequestParts<SharedApp> for Source {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let SourceAnd(source, _) = SourceAnd::from_request_parts(parts, app).await?;
+        Ok(Self(source))
+    }
+}
+
+impl FromRequestParts<SharedApp> for SourceAnd {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &SharedApp) -> Result<Self, ApiError> {
+        let names = RawPathParams::from_request_parts(parts, app).await;
+        let names = names.map_err(|error| {
+            let message = format!("path: {}", error.body_text());
+            ApiError::invalid(message, "names have letters, digits and hyphens")
+        })?;
+        let (mut topic, mut domain, mut domain_topic, mut name) = (None, None, None, "");
+        for (of, value) in &names {
+            match of {
+                "topic" => topic = Some(value),
+                "domain" => domain = Some(value),
+                "domainTopic" => domain_topic = Some(value),
+                _ => name = value,
+            }
+        }
+        let engine = app.engine()?;
+        let topics = engine.topics();
+        let is_domain = |name: &str| {
+            let found = topics.get(&name.to_ascii_lowercase());
+            found.map(|topic| topic.spec.domain.is_some())
+        };
+        let source = match (topic, domain, domain_topic) {
+            (_, Some(domain), _) if is_domain(domain) != Some(true) => {
+                return Err(ApiError::none("domain", domain));
+            }
+            (_, Some(domain), None) => domain.to_owned(),
+            (_, Some(domain), Some(topic)) => {
+                let parsed: Result<DomainTopicName, _> = topic.parse();
+                let topic = parsed.map_err(|_| ApiError::none("domain topic", topic))?;
+                source_name(domain, Some(&topic))
+            }
+            (Some(topic), None, _) if topic.contains('/') || is_domain(topic) == Some(true) => {
+                return Err(ApiError::no_topic(topic));
+            }
+            (topic, None, _) => topic.unwrap_or_default().to_owned(),
+        };
+        Ok(Self(source, name.to_owned()))
     }
 }
 
@@ -113,6 +175,17 @@ impl PageQuery {
             return Err(invalid("eventSubscription", "needs the parameter topic"));
         }
         Ok(query)
+    }
+
+    /// Refuses what only lists of several topics are limited to.
+    pub fn of_one_list(self) -> Result<Self, ApiError> {
+        match (&self.topic, &self.subscription) {
+            (None, None) => Ok(self),
+            _ => Err(invalid(
+                "topic",
+                "is no parameter here; known are after and limit",
+            )),
+        }
     }
 
     /// Refuses a topic that the bearer does not reach, in the words for one that is not there.

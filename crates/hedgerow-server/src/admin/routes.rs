@@ -23,9 +23,9 @@ use crate::state::SharedApp;
 /// Whom a route concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The topic in its path.
+    /// The topic or domain in its path.
     Topic,
-    /// The topic in its path, which it makes.
+    /// The topic or domain in its path, which it makes.
     NewTopic,
     /// Several topics: its handler leaves out those that the bearer does not reach.
     Lists,
@@ -89,10 +89,15 @@ impl Rule {
             return Err(ApiError::without_right(grant, self.right));
         }
         let mut names = names.into_iter().flatten();
-        let topic = names.find_map(|(name, value)| (name == "topic").then_some(value));
+        let topic = names.find(|(name, _)| matches!(*name, "topic" | "domain"));
+        let is_domain = topic.is_some_and(|(name, _)| name == "domain");
+        let topic = topic.map(|(_, value)| value);
         match (self.reach, topic) {
             (Reach::Grid, _) if !grant.is_whole() => Err(ApiError::of_the_grid(grant)),
-            (Reach::Topic, Some(topic)) if !grant.reaches(topic) => Err(ApiError::no_topic(topic)),
+            (Reach::Topic, Some(topic)) if !grant.reaches(topic) => {
+                let what = if is_domain { "domain" } else { "topic" };
+                Err(ApiError::none(what, topic))
+            }
             (Reach::NewTopic, Some(topic)) if !grant.reaches(topic) => {
                 Err(ApiError::beyond_prefix(grant))
             }

@@ -1,22 +1,24 @@
-//! Event subscriptions: what they want, and how they are doing.
+//! Event subscriptions of topics, domains and domain topics: what they want, and how they are doing.
 
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::spec::{
-    DeadLetterDestination, Destination, SpecError, SubscriptionSpec, Warning,
+    DeadLetterDestination, Destination, Profile, SpecError, SubscriptionSpec, Warning,
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{
     Command, CommandError, EndedHold, EngineHandle, HoldInfo, SubscriptionInfo,
 };
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
+use hedgerow_store::catalog::split_source;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::extract::Names;
+use super::extract::{Source, SourceAnd};
 use super::{json_body, merge, shown_warning, validation};
+use crate::config::profile::dead_letter_of;
 use crate::error::ApiError;
 use crate::local_dead_letters::local_container;
 use crate::state::{App, SharedApp};
@@ -27,7 +29,7 @@ const PATCH_TRIES_MAX: usize = 64;
 
 pub async fn put(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = json_body(&app, request).await?;
@@ -45,7 +47,7 @@ pub async fn put(
 /// that is an update that waits. Of two at the same time none is lost: one is made of what the other left.
 pub async fn patch(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let patch = json_body(&app, request).await?;
@@ -102,8 +104,8 @@ async fn put_over(
     let name: SubscriptionName = name.parse()?;
     refuse_other(&body, "topic", topic)?;
     refuse_other(&body, "name", name.as_str())?;
-    complete(app, &mut body);
     let engine = app.engine()?;
+    complete(app, profile_of(&engine, topic), &mut body);
     let expected = match expected {
         Some(present) => {
             present.keep_secrets(&mut body);
@@ -118,7 +120,8 @@ async fn put_over(
         spec: Box::new(checked.spec),
         expected: expected.map(Box::new),
     };
-    let declared = engine.topics().get(&topic.to_ascii_lowercase()).cloned();
+    let (of, _) = split_source(topic);
+    let declared = engine.topics().get(&of.to_ascii_lowercase()).cloned();
     let filter = &declaration.spec.filter;
     let keys = declared.map(|topic| filter.key_warnings(topic.spec.input_schema, "filter"));
     let made = declare(&engine, declaration).await?;
@@ -246,16 +249,24 @@ pub async fn keep_secrets(
     }
 }
 
-/// Makes a declaration of what was sent: without what is only shown, with the server's defaults.
-pub fn complete(app: &App, body: &mut Value) {
+/// Makes a declaration of what was sent: without what is only shown, with the server's defaults, or those of the profile of what it
+/// is made for.
+pub fn complete(app: &App, profile: Option<Profile>, body: &mut Value) {
     if let Some(members) = body.as_object_mut() {
         merge::remove_read_only(members);
-        add_defaults(members, app);
+        add_defaults(members, app, profile);
     }
 }
 
+/// The profile of the topic or domain with this name, if it has one of its own.
+pub fn profile_of(engine: &EngineHandle, source: &str) -> Option<Profile> {
+    let (name, _) = split_source(source);
+    let topics = engine.topics();
+    topics.get(&name.to_ascii_lowercase())?.spec.profile
+}
+
 /// Writes what the server's settings say into a declaration that does not say it.
-fn add_defaults(members: &mut Map<String, Value>, app: &App) {
+fn add_defaults(members: &mut Map<String, Value>, app: &App, profile: Option<Profile>) {
     let set_if_absent = |members: &mut Map<String, Value>, name: &str, default: Value| {
         let member = members.entry(name).or_insert(Value::Null);
         if member.is_null() {
@@ -271,8 +282,16 @@ fn add_defaults(members: &mut Map<String, Value>, app: &App) {
         };
         members.insert("deadLetterDestination".to_owned(), local.to_json());
     }
+    let dead_letter = profile.map_or(app.dead_letter, |profile| {
+        // The server's own settings hold where its profile is the same.
+        if profile == app.profile {
+            app.dead_letter
+        } else {
+            dead_letter_of(profile, app.dead_letter)
+        }
+    });
     let groups = [
-        ("deadLetter", app.dead_letter.to_json()),
+        ("deadLetter", dead_letter.to_json()),
         ("probation", app.probation.to_json()),
         ("delayedDelivery", app.delayed_delivery.to_json()),
     ];
@@ -289,7 +308,7 @@ fn add_defaults(members: &mut Map<String, Value>, app: &App) {
 
 pub async fn list(
     State(app): State<SharedApp>,
-    Names(topic): Names<String>,
+    Source(topic): Source,
 ) -> Result<Json<Value>, ApiError> {
     let list = app
         .engine()?
@@ -301,7 +320,7 @@ pub async fn list(
 
 pub async fn get(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
 ) -> Result<Json<Value>, ApiError> {
     let info = app
         .engine()?
@@ -317,7 +336,7 @@ pub async fn get(
 /// The whole URL of the endpoint, its query too: the one answer that has it (ED-121).
 pub async fn full_url(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
 ) -> Result<Json<Value>, ApiError> {
     let (of, subscription) = (topic.clone(), name.clone());
     let info = app
@@ -334,12 +353,12 @@ pub async fn full_url(
 }
 
 /// Nothing is attempted from now on (ED-312).
-pub async fn pause(app: State<SharedApp>, names: Names<(String, String)>) -> Answer {
+pub async fn pause(app: State<SharedApp>, names: SourceAnd) -> Answer {
     set_paused(app, names, true).await
 }
 
 /// What was held meanwhile goes on.
-pub async fn resume(app: State<SharedApp>, names: Names<(String, String)>) -> Answer {
+pub async fn resume(app: State<SharedApp>, names: SourceAnd) -> Answer {
     set_paused(app, names, false).await
 }
 
@@ -347,7 +366,7 @@ type Answer = Result<Json<Value>, ApiError>;
 
 async fn set_paused(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
     is_paused: bool,
 ) -> Answer {
     let pause = |answer| Command::PauseSubscription {
@@ -364,10 +383,7 @@ async fn set_paused(
 }
 
 /// Ends probation and delayed delivery at once (ED-232).
-pub async fn reset(
-    State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
-) -> Answer {
+pub async fn reset(State(app): State<SharedApp>, SourceAnd(topic, name): SourceAnd) -> Answer {
     let reset = |answer| Command::ResetSubscription {
         topic,
         name,
@@ -398,10 +414,7 @@ fn shown_end(ended: &EndedHold) -> Value {
 }
 
 /// Drops what is pending.
-pub async fn purge(
-    State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
-) -> Answer {
+pub async fn purge(State(app): State<SharedApp>, SourceAnd(topic, name): SourceAnd) -> Answer {
     let (of, subscription) = (topic.clone(), name.clone());
     let purge = |answer| Command::PurgeSubscription {
         topic,
@@ -427,7 +440,7 @@ pub async fn purge(
 
 pub async fn delete(
     State(app): State<SharedApp>,
-    Names((topic, name)): Names<(String, String)>,
+    SourceAnd(topic, name): SourceAnd,
 ) -> Result<StatusCode, ApiError> {
     let (of, subscription) = (topic.clone(), name.clone());
     app.engine()?

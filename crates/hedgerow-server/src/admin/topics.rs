@@ -1,4 +1,4 @@
-//! Topics and their keys.
+//! Topics and their keys; much of it is that of domains too.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -9,25 +9,35 @@ use hedgerow_store::catalog::{Topic, TopicKeys};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::extract::{Bearer, Names};
+use super::extract::{Bearer, Names, Source};
 use super::{json_body, shown_warning};
 use crate::error::ApiError;
 use crate::public_url::PublicUrl;
-use crate::state::SharedApp;
+use crate::state::{App, SharedApp};
 
 pub async fn put(
     State(app): State<SharedApp>,
     Names(name): Names<String>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let checked = TopicSpec::check(&json_body(&app, request).await?)?;
+    declare(&app, &name, checked).await
+}
+
+/// Declares a topic or a domain.
+pub(super) async fn declare(
+    app: &App,
+    name: &str,
+    Checked { spec, warnings }: Checked<TopicSpec>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
     let name: TopicName = name.parse()?;
-    let Checked { spec, warnings } = TopicSpec::check(&json_body(&app, request).await?)?;
     let engine = app.engine()?;
     let (topic, is_new) = engine
         .ask(|answer| Command::PutTopic { name, spec, answer })
         .await?;
     if is_new {
-        tracing::info!(topic = %topic.name, "topic created");
+        let kind = if topic.is_domain() { "domain" } else { "topic" };
+        tracing::info!(topic = %topic.name, "{kind} created");
     }
     let status = if is_new {
         StatusCode::CREATED
@@ -51,7 +61,7 @@ pub async fn list(
         .await?;
     let value: Vec<Value> = topics
         .iter()
-        .filter(|topic| grant.reaches(topic.name.as_str()))
+        .filter(|topic| !topic.is_domain() && grant.reaches(topic.name.as_str()))
         .map(|topic| shown(topic, &app.public_url))
         .collect();
     Ok(Json(json!({ "value": value })))
@@ -59,7 +69,7 @@ pub async fn list(
 
 pub async fn get(
     State(app): State<SharedApp>,
-    Names(name): Names<String>,
+    Source(name): Source,
 ) -> Result<Json<Value>, ApiError> {
     let topic = app
         .engine()?
@@ -70,19 +80,19 @@ pub async fn get(
 
 pub async fn delete(
     State(app): State<SharedApp>,
-    Names(name): Names<String>,
+    Source(name): Source,
 ) -> Result<StatusCode, ApiError> {
     let topic = name.clone();
     app.engine()?
         .ask(|answer| Command::DeleteTopic { name, answer })
         .await?;
-    tracing::info!(topic, "topic deleted");
+    tracing::info!(topic, "topic or domain deleted");
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub async fn list_keys(
     State(app): State<SharedApp>,
-    Names(name): Names<String>,
+    Source(name): Source,
 ) -> Result<Json<Value>, ApiError> {
     let topic = app
         .engine()?
@@ -93,7 +103,7 @@ pub async fn list_keys(
 
 pub async fn regenerate_key(
     State(app): State<SharedApp>,
-    Names(name): Names<String>,
+    Source(name): Source,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let key = key_name(&json_body(&app, request).await?)?;
@@ -121,7 +131,7 @@ fn key_name(body: &Value) -> Result<KeyName, ApiError> {
     }
 }
 
-fn shown(topic: &Topic, public_url: &PublicUrl) -> Value {
+pub(super) fn shown(topic: &Topic, public_url: &PublicUrl) -> Value {
     let mut json = topic.spec.to_json();
     json["name"] = json!(topic.name.as_str());
     json["id"] = json!(topic.id.0);

@@ -18,6 +18,7 @@ const TEXT_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, Default)]
 pub struct GridFiles {
     topics: Vec<Value>,
+    domains: Vec<Value>,
     subscriptions: Vec<Value>,
     /// Sections that are none: whoever judges the declarations refuses them, beside every other fault.
     others: Map<String, Value>,
@@ -54,6 +55,9 @@ impl GridFiles {
     pub fn declarations(&self) -> Value {
         let mut declarations =
             json!({ "topics": self.topics, "eventSubscriptions": self.subscriptions });
+        if !self.domains.is_empty() {
+            declarations["domains"] = json!(self.domains);
+        }
         for (name, value) in &self.others {
             declarations[name] = value.clone();
         }
@@ -98,6 +102,7 @@ impl GridFiles {
             let line = line_of(name.span().start);
             let list = match name.get_ref().as_ref() {
                 "topics" => self.topics.len(),
+                "domains" => self.domains.len(),
                 "eventSubscriptions" => self.subscriptions.len(),
                 other => {
                     let place = self.places.entry(other.to_owned());
@@ -113,7 +118,8 @@ impl GridFiles {
                 problems: &mut self.problems,
             };
             let Some(items) = value.get_ref().as_array() else {
-                let message = "must be a list; write [[topics]] or [[eventSubscriptions]]";
+                let message =
+                    "must be a list; write [[topics]], [[domains]] or [[eventSubscriptions]]";
                 reader.problem(line, name.get_ref(), message);
                 continue;
             };
@@ -122,11 +128,12 @@ impl GridFiles {
                 let of_item = format!("{}[{}]", name.get_ref(), list + index);
                 read.push(reader.value(item, &of_item, line_of(item.span().start)));
             }
-            if name.get_ref() == "topics" {
-                self.topics.extend(read);
-            } else {
-                self.subscriptions.extend(read);
-            }
+            let list = match name.get_ref().as_ref() {
+                "topics" => &mut self.topics,
+                "domains" => &mut self.domains,
+                _ => &mut self.subscriptions,
+            };
+            list.extend(read);
         }
     }
 }

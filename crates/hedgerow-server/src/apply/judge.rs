@@ -6,15 +6,16 @@ use std::collections::hash_map::Entry;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hedgerow_core::limits;
-use hedgerow_core::name::{SubscriptionName, TopicName};
-use hedgerow_core::spec::{SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
+use hedgerow_core::spec::{Profile, SpecError, SubscriptionSpec, TopicSpec};
 use hedgerow_core::text::beginning;
 use hedgerow_delivery::command::{Command, CommandError, EngineHandle};
+use hedgerow_store::catalog::split_source;
 use serde_json::{Map, Value, json};
 
 use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
 use crate::access::Grant;
-use crate::admin::{complete_subscription, keep_secrets};
+use crate::admin::{complete_subscription, keep_secrets, profile_of};
 use crate::state::{App, Phase, Unavailable};
 
 /// Faults of one declaration that are told.
@@ -56,30 +57,43 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
         }]));
     };
     for name in members.keys() {
-        if !matches!(name.as_str(), "topics" | "eventSubscriptions") {
+        if !matches!(name.as_str(), "topics" | "domains" | "eventSubscriptions") {
             let name = beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
             faults.add(
                 name,
-                "is unknown here; known are topics, eventSubscriptions",
+                "is unknown here; known are topics, domains, eventSubscriptions",
             );
         }
     }
-    let declared = items(members, "topics", &mut Faults::default());
-    let declared: Vec<_> = declared
+    let topics = items(members, "topics", &mut Faults::default());
+    let domains = items(members, "domains", &mut Faults::default());
+    let declared: Vec<_> = topics
         .iter()
+        .chain(&domains)
         .filter_map(|(_, topic)| Some(topic.get("name")?.as_str()?.to_ascii_lowercase()))
         .collect();
     for (path, members) in items(members, "topics", &mut faults) {
-        if let Some(topic) = topic(&path, members, grant, &mut faults) {
+        if let Some(topic) = topic(&path, members, false, grant, &mut faults) {
             plan.topics.push(topic);
         }
     }
+    for (path, members) in items(members, "domains", &mut faults) {
+        if let Some(domain) = topic(&path, members, true, grant, &mut faults) {
+            plan.topics.push(domain);
+        }
+    }
     for (path, members) in items(members, "eventSubscriptions", &mut faults) {
-        let judging = subscription(app, &engine, &path, members, grant, &mut faults);
+        let source = members
+            .get("topic")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let profile = profile(&engine, &plan, source);
+        let judging = subscription(app, &engine, &path, members, profile, grant, &mut faults);
         if let Some(subscription) = judging.await? {
             plan.subscriptions.push(subscription);
         } else if let Some(Value::String(topic)) = members.get("topic") {
             // What is wrong besides does not hide that its topic is none.
+            let (topic, _) = split_source(topic);
             let is_declared = declared.contains(&topic.to_ascii_lowercase());
             if !is_declared && topic.parse::<TopicName>().is_ok() {
                 ask_for_topic(app, &engine, topic, &path, &mut faults).await?;
@@ -120,9 +134,11 @@ fn items<'a>(
     items
 }
 
+/// A topic, or a domain.
 fn topic(
     path: &str,
     members: &Map<String, Value>,
+    is_domain: bool,
     grant: &Grant,
     faults: &mut Faults,
 ) -> Option<PlannedTopic> {
@@ -130,7 +146,15 @@ fn topic(
     let name = name(&mut members, path, "name", faults);
     let fixed = members.remove("keys").unwrap_or(Value::Null);
     let [key1, key2] = keys_of(&fixed, &format!("{path}.keys"), faults);
-    let checked = every_fault(Value::Object(members), path, faults, TopicSpec::check);
+    let mut domain_topics = Vec::new();
+    let check = if is_domain {
+        let topics = members.remove("topics").unwrap_or(Value::Null);
+        domain_topics = topics_of(&topics, &format!("{path}.topics"), faults);
+        TopicSpec::check_domain
+    } else {
+        TopicSpec::check
+    };
+    let checked = every_fault(Value::Object(members), path, faults, check);
     let name: TopicName = parsed(&name?, &format!("{path}.name"), faults)?;
     if !grant.reaches(name.as_str()) {
         faults.add(format!("{path}.name"), beyond(grant));
@@ -140,10 +164,21 @@ fn topic(
         path: path.to_owned(),
         name,
         spec: checked.spec,
+        domain_topics,
         warnings: checked.warnings,
         key1,
         key2,
     })
+}
+
+/// The profile of what a subscription is made for, as it is declared with it or is there.
+fn profile(engine: &EngineHandle, plan: &Plan, source: &str) -> Option<Profile> {
+    let (name, _) = split_source(source);
+    let mut declared = plan.topics.iter();
+    match declared.find(|topic| topic.name.as_str().eq_ignore_ascii_case(name)) {
+        Some(topic) => topic.spec.profile,
+        None => profile_of(engine, source),
+    }
 }
 
 async fn subscription(
@@ -151,6 +186,7 @@ async fn subscription(
     engine: &EngineHandle,
     path: &str,
     members: &Map<String, Value>,
+    profile: Option<Profile>,
     grant: &Grant,
     faults: &mut Faults,
 ) -> Result<Option<PlannedSubscription>, ApplyError> {
@@ -158,7 +194,7 @@ async fn subscription(
     let topic = name(&mut members, path, "topic", faults);
     let name = name(&mut members, path, "name", faults);
     let mut body = Value::Object(members);
-    complete_subscription(app, &mut body);
+    complete_subscription(app, profile, &mut body);
     let kept = match (&topic, &name) {
         (Some(topic), Some(name)) if grant.reaches(topic) => {
             let kept = keep_secrets(engine, topic, name, &mut body).await;
@@ -167,11 +203,10 @@ async fn subscription(
         _ => None,
     };
     let checked = every_fault(body, path, faults, SubscriptionSpec::check);
-    let topic: Option<TopicName> =
-        topic.and_then(|topic| parsed(&topic, &format!("{path}.topic"), faults));
+    let topic = topic.and_then(|topic| source(topic, &format!("{path}.topic"), faults));
     let name: Option<SubscriptionName> =
         name.and_then(|name| parsed(&name, &format!("{path}.name"), faults));
-    let Some(topic) = topic.map(|topic| topic.to_string()) else {
+    let Some(topic) = topic else {
         return Ok(None);
     };
     if !grant.reaches(&topic) {
@@ -188,6 +223,38 @@ async fn subscription(
         expected: kept.map(Box::new),
         warnings: checked.warnings,
     }))
+}
+
+/// The name of what a subscription is made for.
+fn source(named: String, path: &str, faults: &mut Faults) -> Option<String> {
+    let (topic, domain_topic) = split_source(&named);
+    parsed::<TopicName>(topic, path, faults)?;
+    if let Some(name) = domain_topic {
+        parsed::<DomainTopicName>(name, path, faults)?;
+    }
+    Some(named)
+}
+
+/// The topics that a domain is to have.
+fn topics_of(list: &Value, path: &str, faults: &mut Faults) -> Vec<DomainTopicName> {
+    let names = match list {
+        Value::Null => return Vec::new(),
+        Value::Array(names) => names,
+        _ => {
+            faults.add(path, "must be a list");
+            return Vec::new();
+        }
+    };
+    let names = names.iter().enumerate();
+    let names = names.filter_map(|(index, name)| {
+        let path = format!("{path}[{index}]");
+        let Some(name) = name.as_str() else {
+            faults.add(path, "must be a text");
+            return None;
+        };
+        parsed(name, &path, faults)
+    });
+    names.collect()
 }
 
 /// Checks a declaration, and tells each of its faults: what was wrong is taken out, or replaced by something right where it has
@@ -374,6 +441,15 @@ async fn ask(
             answer,
         };
         match engine.ask(get).await {
+            Ok(present) if present.is_domain() != topic.spec.domain.is_some() => {
+                let is = if present.is_domain() {
+                    "domain"
+                } else {
+                    "topic"
+                };
+                let message = format!("is the name of a {is} that there is");
+                faults.add(format!("{}.name", topic.path), message);
+            }
             Ok(present) => {
                 if let Err(error) = present.spec.check_change(&topic.spec) {
                     faults.add_spec(&topic.path, error);
@@ -386,13 +462,17 @@ async fn ask(
     }
     for subscription in &plan.subscriptions {
         let mut topics = plan.topics.iter();
-        let new_topic = topics.find(|topic| {
-            let name = topic.name.as_str();
-            name.eq_ignore_ascii_case(&subscription.topic)
-        });
+        let (of, domain_topic) = split_source(&subscription.topic);
+        let new_topic = topics.find(|topic| topic.name.as_str().eq_ignore_ascii_case(of));
+        let is_new = |topic: &PlannedTopic| {
+            let mut names = topic.domain_topics.iter();
+            domain_topic
+                .is_some_and(|name| names.any(|topic| topic.as_str().eq_ignore_ascii_case(name)))
+        };
         let check = |answer| Command::CheckSubscription {
             topic: subscription.topic.clone(),
             new_topic: new_topic.map(|topic| topic.spec.clone()),
+            has_new_domain_topic: new_topic.is_some_and(is_new),
             name: subscription.name.clone(),
             spec: subscription.spec.clone(),
             answer,

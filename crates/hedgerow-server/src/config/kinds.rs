@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hedgerow_core::retry::SlotMode;
+use hedgerow_core::spec::Profile;
 use hedgerow_io::http::Network;
 
 use super::LogFormat;
@@ -225,6 +226,22 @@ impl Kind for NameCase {
 
     fn show(&self, of: &bool) -> String {
         if *of { "\"upper\"" } else { "\"configured\"" }.to_owned()
+    }
+}
+
+/// `"default"` or `"strict"`.
+pub struct Profiles;
+
+impl Kind for Profiles {
+    type Of = Profile;
+
+    fn read(&self, value: &Value) -> Result<Profile, String> {
+        let profile = text(value).and_then(Profile::named);
+        profile.ok_or_else(|| "must be \"default\" or \"strict\"".to_owned())
+    }
+
+    fn show(&self, of: &Profile) -> String {
+        format!("\"{}\"", of.as_str())
     }
 }
 

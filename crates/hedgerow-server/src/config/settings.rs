@@ -11,8 +11,9 @@ use super::Config;
 use super::error::Problem;
 use super::kinds::{
     Address, Count, Directory, Flag, Format, HostName, Hosts, Kind, NameCase, Networks, OtherPath,
-    Public, Seconds, Size, Slots, Span, Spans, Version,
+    Profiles, Public, Seconds, Size, Slots, Span, Spans, Version,
 };
+use super::profile;
 use super::written::{Value, Written};
 
 /// One setting.
@@ -81,6 +82,14 @@ const SEGMENT_BYTES: RangeInclusive<u64> = SEGMENT_BYTES_MIN as u64..=SEGMENT_BY
 
 /// Every setting, in the order in which they are shown: sections together.
 pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "profile",
+        set: |config, value| {
+            profile::apply(config, Profiles.read(value)?);
+            Ok(())
+        },
+        show: |config| Profiles.show(&config.engine.profile),
+    },
     setting!("listen", Address, listen),
     setting!("data", Directory, data),
     setting!("public_url", Public, public_url),
@@ -114,13 +123,28 @@ pub const SETTINGS: &[Setting] = &[
     ),
     setting!(
         "quotas.topics",
-        Count(1..=limits::TOPICS_MAX),
+        Count(0..=limits::TOPICS_MAX),
         engine.quotas.topics
+    ),
+    setting!(
+        "quotas.domains",
+        Count(0..=limits::DOMAINS_MAX),
+        engine.quotas.domains
+    ),
+    setting!(
+        "quotas.topics_per_domain",
+        Count(1..=limits::TOPICS_PER_DOMAIN_MAX),
+        engine.quotas.topics_per_domain
     ),
     setting!(
         "quotas.subscriptions_per_topic",
         Count(1..=limits::SUBSCRIPTIONS_PER_TOPIC_MAX),
         engine.quotas.subscriptions_per_topic
+    ),
+    setting!(
+        "quotas.domain_subscriptions",
+        Count(1..=limits::DOMAIN_SUBSCRIPTIONS_MAX),
+        engine.quotas.domain_subscriptions
     ),
     setting!("delivery.allow_networks", Networks, allow_networks),
     setting!(
@@ -169,6 +193,11 @@ pub const SETTINGS: &[Setting] = &[
         "delivery.ended_per_second",
         Count(10_u32..=1_000_000),
         engine.ended_per_second
+    ),
+    setting!(
+        "delivery.deletion_notice_timeout",
+        TIME,
+        engine.deletion_notice_timeout
     ),
     setting!("delivery.drain", WAIT, engine.drain),
     setting!("delivery.connections_max", MANY, client.connections_max),

@@ -208,8 +208,13 @@ impl ApiError {
 
     /// 404: there is no such topic, or none for this token.
     pub fn no_topic(name: &str) -> Self {
+        Self::none("topic", name)
+    }
+
+    /// 404: there is no such thing, or none that the bearer of the token reaches.
+    pub fn none(what: &'static str, name: &str) -> Self {
         CommandError::NotFound {
-            what: "topic",
+            what,
             name: name.to_owned(),
         }
         .into()

@@ -6,7 +6,9 @@ use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::HoldState;
 use hedgerow_delivery::gauges::SubscriptionGauges;
-use hedgerow_delivery::metrics::{HistogramSnapshot, Metrics, SubscriptionMetrics, TopicMetrics};
+use hedgerow_delivery::metrics::{
+    HistogramSnapshot, Metrics, SubscriptionMetrics, SubscriptionNames as Names, TopicMetrics,
+};
 use hedgerow_store::Usage;
 use hedgerow_store::catalog::Provisioning;
 use std::sync::Arc;
@@ -48,25 +50,29 @@ pub struct Scrape<'a> {
     pub subscriptions_max: usize,
 }
 
-/// The names of a subscription, or of those beyond the bound together.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Names {
-    topic: String,
-    subscription: String,
-}
-
-impl Names {
-    fn labels(&self) -> Vec<Label> {
-        vec![
-            ("topic", self.topic.clone()),
-            ("event_subscription_name", self.subscription.clone()),
-        ]
-    }
+/// The labels of a subscription, or of those beyond the bound together.
+trait Labels {
+    fn labels(&self) -> Vec<Label>;
 
     fn and(&self, name: &'static str, value: impl Into<String>) -> Vec<Label> {
         let mut labels = self.labels();
         labels.push((name, value.into()));
         labels
+    }
+}
+
+impl Labels for Names {
+    /// One of all of a domain has its name under another label (ED-297).
+    fn labels(&self) -> Vec<Label> {
+        let label = if self.is_of_domain {
+            "domain_event_subscription_name"
+        } else {
+            "event_subscription_name"
+        };
+        vec![
+            ("topic", self.topic.clone()),
+            (label, self.subscription.clone()),
+        ]
     }
 }
 
@@ -114,36 +120,27 @@ impl Scrape<'_> {
     fn names(&self, counted: &[Arc<SubscriptionMetrics>]) -> BTreeMap<SubscriptionId, Names> {
         let mut all: Vec<_> = counted
             .iter()
-            .map(|one| {
-                (
-                    one.is_gone(),
-                    one.id,
-                    one.topic.name.clone(),
-                    one.name.clone(),
-                )
-            })
+            .map(|one| (one.is_gone(), one.id, one.names.clone()))
             .collect();
         let known: std::collections::BTreeSet<_> = all.iter().map(|one| one.1).collect();
         for gauges in self.gauges {
-            if let Some((topic, name)) = &gauges.names
+            if let Some(names) = &gauges.names
                 && !known.contains(&gauges.subscription)
             {
-                all.push((false, gauges.subscription, topic.clone(), name.clone()));
+                all.push((false, gauges.subscription, names.clone()));
             }
         }
         all.sort_unstable();
         let names = all.into_iter().enumerate();
         names
-            .map(|(at, (_, id, topic, subscription))| {
+            .map(|(at, (_, id, names))| {
                 let names = if at < self.subscriptions_max {
-                    Names {
-                        topic,
-                        subscription,
-                    }
+                    names
                 } else {
                     Names {
                         topic: OTHER.to_owned(),
                         subscription: OTHER.to_owned(),
+                        is_of_domain: false,
                     }
                 };
                 (id, names)

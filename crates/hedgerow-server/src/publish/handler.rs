@@ -221,7 +221,7 @@ fn pack(
         headers,
         topic: &topic.spec,
         topic_path: &topic.path,
-        domain: None,
+        domain: topic.spec.domain.map(|_| topic.path.as_str()),
     };
     let Published {
         events,

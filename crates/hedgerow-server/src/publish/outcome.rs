@@ -23,15 +23,19 @@ pub fn refused(app: &App, known: &Known, refusal: &Refusal, request_id: &str) {
     let error_type = if status >= 500 { "Http5xx" } else { "Http4xx" };
     let events = (known.events as usize).max(refusal.events()).max(1) as u64;
     let reason = (error_type, refusal.code());
-    let (failed, topic) = match &known.topic {
-        Some(topic) => (&topic.metrics.publish_failed, &*topic.name),
-        None => (&app.metrics.nowhere, ""),
+    let (failed, topic, resource_id) = match &known.topic {
+        Some(topic) => (
+            &topic.metrics.publish_failed,
+            &*topic.name,
+            topic.path.clone(),
+        ),
+        None => (&app.metrics.nowhere, "", topic_path("")),
     };
     failed.add(reason, events);
     tracing::info!(
         category = "PublishFailures",
         operationName = "Microsoft.EventGrid/events/send",
-        resourceId = topic_path(topic),
+        resourceId = resource_id,
         topic,
         request_id,
         status,

@@ -292,6 +292,8 @@ pub struct Handshake {
     code: Option<String>,
     /// The origin of `OPTIONS`.
     origin: Option<String>,
+    /// The path that a validation event has as its topic.
+    pub topic: Option<String>,
 }
 
 impl Handshake {
@@ -309,6 +311,7 @@ impl Handshake {
                 url: header("webhook-request-callback").unwrap(),
                 code: None,
                 origin: header("webhook-request-origin"),
+                topic: None,
             });
         }
         let events: Value = serde_json::from_slice(body).unwrap();
@@ -317,6 +320,7 @@ impl Handshake {
             url: text("validationUrl"),
             code: Some(text("validationCode")),
             origin: None,
+            topic: events[0]["topic"].as_str().map(str::to_owned),
         })
     }
 

@@ -153,6 +153,7 @@ impl Rows {
         let subscription = Change::SubscriptionCreated {
             id: SUBSCRIPTION,
             topic: TOPIC,
+            domain_topic: None,
             name: "subscription".parse().expect("it is a name"),
             spec: Box::new(SubscriptionSpec::webhook(url)),
             validation: None,

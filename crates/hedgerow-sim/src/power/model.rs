@@ -190,6 +190,8 @@ impl Model {
             | Change::SubscriptionValidated { .. }
             | Change::TopicUpdated { .. }
             | Change::SubscriptionPaused { .. }
+            | Change::DomainTopicCreated { .. }
+            | Change::DomainTopicDeleted { .. }
             | Change::SubscriptionReset { .. }
             | Change::SubscriptionPurged { .. }
             | Change::SubscriptionPurgeEnded { .. }

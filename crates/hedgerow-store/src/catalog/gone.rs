@@ -1,7 +1,7 @@
 //! Subscriptions that were deleted. What was owed to them went with them, without a record for each event; so explaining an
 //! event works out from here whether it was one for them, and whether it was dropped before its first attempt.
 
-use hedgerow_core::name::SubscriptionName;
+use hedgerow_core::name::{DomainTopicName, SubscriptionName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::FilterSpec;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub struct GoneSubscription {
     pub id: SubscriptionId,
     /// Its topic, which may be gone too.
     pub topic: TopicId,
+    /// The domain topic that it was for, if it was for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain_topic: Option<DomainTopicName>,
     /// Its name.
     pub name: SubscriptionName,
     /// Its filters that were known, each from an event on, ascending.
@@ -65,6 +68,7 @@ impl Catalog {
         self.gone.push(GoneSubscription {
             id: subscription.id,
             topic: subscription.topic,
+            domain_topic: subscription.domain_topic,
             name: subscription.name,
             filters,
             from_seq: 0,

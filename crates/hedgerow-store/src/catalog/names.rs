@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 
 /// A name in lower case.
@@ -16,11 +17,25 @@ pub(super) struct Names {
     of_topic: HashMap<TopicId, OfTopic>,
 }
 
-/// The subscriptions of a topic.
+/// The subscriptions of a topic, or of all of a domain and its topics.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct OfTopic {
-    named: HashMap<Folded, SubscriptionId>,
+    /// Those of the topic itself.
+    named: Named,
+    /// Those of domain topics, as far as they have some.
+    of_domain_topics: HashMap<Folded, Named>,
     ids: BTreeSet<SubscriptionId>,
+}
+
+type Named = HashMap<Folded, SubscriptionId>;
+
+impl OfTopic {
+    fn named(&self, domain_topic: Option<&DomainTopicName>) -> Option<&Named> {
+        match domain_topic {
+            None => Some(&self.named),
+            Some(name) => self.of_domain_topics.get(&name.folded()),
+        }
+    }
 }
 
 impl Names {
@@ -34,16 +49,42 @@ impl Names {
         self.of_topic.remove(&id);
     }
 
-    pub fn add_subscription(&mut self, topic: TopicId, name: &str, id: SubscriptionId) {
+    pub fn add_subscription(
+        &mut self,
+        topic: TopicId,
+        domain_topic: Option<&DomainTopicName>,
+        name: &str,
+        id: SubscriptionId,
+    ) {
         let of_topic = self.of_topic.entry(topic).or_default();
-        of_topic.named.insert(fold(name).into(), id);
+        let named = match domain_topic {
+            None => &mut of_topic.named,
+            Some(topic) => of_topic.of_domain_topics.entry(topic.folded()).or_default(),
+        };
+        named.insert(fold(name).into(), id);
         of_topic.ids.insert(id);
     }
 
-    pub fn remove_subscription(&mut self, topic: TopicId, name: &str, id: SubscriptionId) {
-        if let Some(of_topic) = self.of_topic.get_mut(&topic) {
+    pub fn remove_subscription(
+        &mut self,
+        topic: TopicId,
+        domain_topic: Option<&DomainTopicName>,
+        name: &str,
+        id: SubscriptionId,
+    ) {
+        let Some(of_topic) = self.of_topic.get_mut(&topic) else {
+            return;
+        };
+        of_topic.ids.remove(&id);
+        let Some(domain_topic) = domain_topic.map(DomainTopicName::folded) else {
             of_topic.named.remove(&*fold(name));
-            of_topic.ids.remove(&id);
+            return;
+        };
+        if let Some(named) = of_topic.of_domain_topics.get_mut(&domain_topic) {
+            named.remove(&*fold(name));
+            if named.is_empty() {
+                of_topic.of_domain_topics.remove(&domain_topic);
+            }
         }
     }
 
@@ -51,11 +92,47 @@ impl Names {
         self.topics.get(&*fold(name)).copied()
     }
 
-    pub fn subscription(&self, topic: TopicId, name: &str) -> Option<SubscriptionId> {
-        self.of_topic.get(&topic)?.named.get(&*fold(name)).copied()
+    pub fn subscription(
+        &self,
+        topic: TopicId,
+        domain_topic: Option<&DomainTopicName>,
+        name: &str,
+    ) -> Option<SubscriptionId> {
+        let named = self.of_topic.get(&topic)?.named(domain_topic)?;
+        named.get(&*fold(name)).copied()
     }
 
-    /// The subscriptions of a topic, by id.
+    /// The subscriptions of a topic itself, or of a domain topic, by id.
+    pub fn subscriptions_in(
+        &self,
+        topic: TopicId,
+        domain_topic: Option<&DomainTopicName>,
+    ) -> Vec<SubscriptionId> {
+        let of_topic = self.of_topic.get(&topic);
+        let named = of_topic.and_then(|of_topic| of_topic.named(domain_topic));
+        let mut ids: Vec<_> = named
+            .into_iter()
+            .flat_map(HashMap::values)
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// How many subscriptions a topic has, or a domain with all its topics.
+    pub fn count_subscriptions_of(&self, topic: TopicId) -> usize {
+        self.of_topic
+            .get(&topic)
+            .map_or(0, |of_topic| of_topic.ids.len())
+    }
+
+    /// Whether a domain topic has any.
+    pub fn has_subscriptions(&self, topic: TopicId, domain_topic: &DomainTopicName) -> bool {
+        let of_topic = self.of_topic.get(&topic);
+        of_topic.is_some_and(|of_topic| of_topic.named(Some(domain_topic)).is_some())
+    }
+
+    /// The subscriptions of a topic, and of all domain topics below it, by id.
     pub fn subscriptions_of(&self, topic: TopicId) -> impl Iterator<Item = SubscriptionId> {
         let of_topic = self.of_topic.get(&topic);
         of_topic.into_iter().flat_map(|of| of.ids.iter().copied())
@@ -80,27 +157,58 @@ mod tests {
         let mut names = Names::default();
         names.add_topic("Orders", orders);
         names.add_topic("other", other);
-        names.add_subscription(orders, "Billing", SubscriptionId(2));
-        names.add_subscription(orders, "audit", SubscriptionId(1));
-        names.add_subscription(other, "billing", SubscriptionId(3));
+        names.add_subscription(orders, None, "Billing", SubscriptionId(2));
+        names.add_subscription(orders, None, "audit", SubscriptionId(1));
+        names.add_subscription(other, None, "billing", SubscriptionId(3));
         assert_eq!(names.topic("oRDERS"), Some(orders));
         assert_eq!(names.topic("order"), None);
         assert_eq!(
-            names.subscription(orders, "BILLING"),
+            names.subscription(orders, None, "BILLING"),
             Some(SubscriptionId(2))
         );
-        assert_eq!(names.subscription(other, "audit"), None);
+        assert_eq!(names.subscription(other, None, "audit"), None);
         let ids: Vec<_> = names.subscriptions_of(orders).collect();
         assert_eq!(ids, [SubscriptionId(1), SubscriptionId(2)]);
 
-        names.remove_subscription(orders, "billing", SubscriptionId(2));
-        assert_eq!(names.subscription(orders, "Billing"), None);
+        names.remove_subscription(orders, None, "billing", SubscriptionId(2));
+        assert_eq!(names.subscription(orders, None, "Billing"), None);
         names.remove_topic("ORDERS", orders);
         assert_eq!(names.topic("Orders"), None);
         assert_eq!(names.subscriptions_of(orders).count(), 0);
         assert_eq!(
-            names.subscription(other, "Billing"),
+            names.subscription(other, None, "Billing"),
             Some(SubscriptionId(3))
         );
+    }
+
+    /// Each domain topic has names of its own, and the domain has others (ED-077, ED-078).
+    #[test]
+    fn domain_topics_have_names_of_their_own() {
+        let shop = TopicId(1);
+        let topic = |name: &str| name.parse::<DomainTopicName>().expect("a name");
+        let foo = topic("Foo");
+        let mut names = Names::default();
+        names.add_subscription(shop, None, "audit", SubscriptionId(1));
+        names.add_subscription(shop, Some(&foo), "audit", SubscriptionId(3));
+        names.add_subscription(shop, Some(&topic("FOO")), "other", SubscriptionId(2));
+        let audit = |names: &Names, topic: Option<&str>| {
+            let topic = topic.map(|name| name.parse::<DomainTopicName>().expect("a name"));
+            names.subscription(shop, topic.as_ref(), "AUDIT")
+        };
+        assert_eq!(audit(&names, None), Some(SubscriptionId(1)));
+        assert_eq!(audit(&names, Some("foo")), Some(SubscriptionId(3)));
+        assert_eq!(audit(&names, Some("bar")), None);
+        let ids = |names: &Names, topic| names.subscriptions_in(shop, topic);
+        assert_eq!(ids(&names, None), [SubscriptionId(1)]);
+        assert_eq!(
+            ids(&names, Some(&foo)),
+            [SubscriptionId(2), SubscriptionId(3)]
+        );
+        assert_eq!(names.subscriptions_of(shop).count(), 3);
+        names.remove_subscription(shop, Some(&foo), "Audit", SubscriptionId(3));
+        assert!(names.has_subscriptions(shop, &foo));
+        names.remove_subscription(shop, Some(&foo), "other", SubscriptionId(2));
+        assert!(!names.has_subscriptions(shop, &foo));
+        assert_eq!(audit(&names, None), Some(SubscriptionId(1)));
     }
 }

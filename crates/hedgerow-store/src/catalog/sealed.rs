@@ -209,6 +209,7 @@ mod tests {
             Change::SubscriptionCreated {
                 id: SubscriptionId(1),
                 topic: TopicId(1),
+                domain_topic: None,
                 name: "billing".parse().expect("a name"),
                 spec: Box::new(spec.clone()),
                 created,

@@ -19,6 +19,9 @@ pub const DETAIL_BYTES_MAX: usize = 1_024;
 pub const EXCERPT_BYTES_MAX: usize = limits::RESPONSE_EXCERPT_BYTES_MAX;
 /// Bytes of a name that are kept: names are ASCII, and no longer than this.
 const NAME_BYTES_MAX: usize = *limits::SUBSCRIPTION_NAME_LEN.end();
+/// The same of what a subscription is made for: a topic, or a topic of a domain.
+const SOURCE_BYTES_MAX: usize =
+    *limits::TOPIC_NAME_LEN.end() + "/topics/".len() + *limits::DOMAIN_TOPIC_NAME_LEN.end();
 
 /// One attempt that ended, or what ended a delivery without one.
 ///
@@ -113,7 +116,7 @@ impl HistoryRecord {
     /// Cuts every text to its bound: the stored form has one.
     pub(super) fn bound(&mut self) {
         cut(&mut self.event_id, EVENT_ID_BYTES_MAX);
-        cut(&mut self.topic_name, NAME_BYTES_MAX);
+        cut(&mut self.topic_name, SOURCE_BYTES_MAX);
         cut(&mut self.subscription_name, NAME_BYTES_MAX);
         if let Some(detail) = &mut self.detail {
             cut(detail, DETAIL_BYTES_MAX);

@@ -57,6 +57,8 @@ pub enum Disposition {
 pub struct TerminalFilter {
     /// Only of this topic.
     pub topic: Option<TopicId>,
+    /// Only of subscriptions for this, such as one domain topic: as [`TerminalRecord::topic_name`] has it.
+    pub source: Option<String>,
     /// Only of this subscription.
     pub subscription: Option<SubscriptionId>,
     /// Only those after this number.
@@ -100,7 +102,9 @@ impl View {
                 .map_err(|_| damaged_view("the key of a terminal record is odd"))?;
             last = u64::from_be_bytes(key);
             let record: TerminalRecord = rows::decode(&value)?;
+            let source = filter.source.as_deref();
             let is_wanted = filter.topic.is_none_or(|topic| topic == record.topic)
+                && source.is_none_or(|source| record.topic_name.eq_ignore_ascii_case(source))
                 && filter
                     .subscription
                     .is_none_or(|id| id == record.subscription);
@@ -121,7 +125,7 @@ impl View {
         };
         let record = TerminalRecord {
             topic: topic.id,
-            topic_name: topic.name.as_str().to_owned(),
+            topic_name: self.catalog.source_of(subscription),
             subscription: subscription.id,
             subscription_name: subscription.name.as_str().to_owned(),
             seq: dead.seq,

@@ -119,6 +119,7 @@ impl Grid {
             grid.declare(&Change::SubscriptionCreated {
                 id,
                 topic,
+                domain_topic: None,
                 name: format!("subscription-{}", id.0).parse().unwrap(),
                 spec: Box::new(SubscriptionSpec::webhook(url)),
                 validation: None,

@@ -66,6 +66,7 @@ fn created() -> Grid {
     grid.declare(&Change::SubscriptionCreated {
         id: LATE,
         topic: TOPIC,
+        domain_topic: None,
         name: "late".parse().unwrap(),
         spec: spec("one", ""),
         created: Timestamp::ZERO,

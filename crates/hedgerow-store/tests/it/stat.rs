@@ -37,6 +37,7 @@ fn subscription(id: u32, topic: TopicId, name: &str) -> Change {
     Change::SubscriptionCreated {
         id: SubscriptionId(id),
         topic,
+        domain_topic: None,
         name: name.parse().unwrap(),
         spec: Box::new(SubscriptionSpec::webhook(url)),
         validation: None,

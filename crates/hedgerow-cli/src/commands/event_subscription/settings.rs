@@ -46,6 +46,10 @@ pub(super) struct Settings {
     /// Whether advanced filters look into arrays.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub enable_advanced_filtering_on_arrays: Option<bool>,
+    /// When the subscription is deleted, with what is owed to it: as in 2030-01-02T03:04:05Z, or a day, which begins at midnight UTC;
+    /// without a value, never.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "")]
+    pub expiration_date: Option<String>,
     /// Labels, for people; without a value, none.
     #[arg(long, value_name = "LABEL", num_args = 0.., action = ArgAction::Append)]
     pub labels: Option<Vec<String>>,
@@ -196,6 +200,9 @@ impl Settings {
         if let Some(endpoint) = self.deadletter_endpoint {
             body["deadLetterDestination"] = dead_letter_destination(&endpoint);
         }
+        if let Some(time) = self.expiration_date {
+            body["expirationTimeUtc"] = expiration(&time);
+        }
         if let Some(labels) = self.labels {
             body["labels"] = json!(labels);
         }
@@ -276,6 +283,15 @@ impl Settings {
                 self.delayed_delivery_max_window.map(Value::from),
             ),
         ]
+    }
+}
+
+/// A day begins at midnight UTC.
+fn expiration(time: &str) -> Value {
+    match time.len() {
+        0 => Value::Null,
+        10 => Value::from(format!("{time}T00:00:00Z")),
+        _ => Value::from(time),
     }
 }
 

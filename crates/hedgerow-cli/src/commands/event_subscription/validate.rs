@@ -47,7 +47,7 @@ impl Validate {
         if let Some(name) = &self.name {
             body["name"] = json!(name.as_str());
         }
-        let path = format!("/topics/{}/validateEndpoint", self.source.topic.0);
+        let path = format!("{}/validateEndpoint", self.source.topic.path);
         let answer = client.admin(Method::POST, &path, Some(&body)).await?.body;
         match format {
             Format::Json => output::json(&answer),

@@ -21,6 +21,9 @@ pub struct Declared {
     /// With customeventschema: what eventType, subject and dataVersion are if they are not found, as in `subject=none`.
     #[arg(long, value_name = "MEMBER=VALUE", num_args = 1..)]
     input_mapping_default_values: Vec<Entry>,
+    /// Which defaults its subscriptions have: default or strict, which is what Event Grid's documentation says. The server's by default.
+    #[arg(long, value_name = "PROFILE", value_parser = ["default", "strict"])]
+    profile: Option<String>,
     /// Refuse keys and shared access signatures: nobody can publish until another way is open.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     disable_local_auth: Option<bool>,
@@ -60,16 +63,20 @@ impl FromStr for Entry {
 }
 
 /// What a topic declares.
-const MEMBERS: [&str; 3] = ["inputSchema", "inputSchemaMapping", "disableLocalAuth"];
+const MEMBERS: [&str; 4] = [
+    "inputSchema",
+    "inputSchemaMapping",
+    "disableLocalAuth",
+    "profile",
+];
 
-/// What is another than before, in words.
-pub fn changed(before: Option<&Value>, after: &Value) -> Vec<String> {
+/// What is another than before, in words: of what topics declare, and of `more`.
+pub fn changed(before: Option<&Value>, after: &Value, more: &[&'static str]) -> Vec<String> {
     let Some(before) = before else {
         return Vec::new();
     };
-    let other = MEMBERS
-        .iter()
-        .filter(|name| before[**name] != after[**name]);
+    let members = MEMBERS.iter().chain(more);
+    let other = members.filter(|name| before[**name] != after[**name]);
     other
         .map(|name| format!("{name} was {}, is {}", before[*name], after[*name]))
         .collect()
@@ -109,6 +116,9 @@ impl Declared {
         }
         if let Some(disabled) = self.disable_local_auth {
             json["disableLocalAuth"] = json!(disabled);
+        }
+        if let Some(profile) = &self.profile {
+            json["profile"] = json!(profile);
         }
         let mut properties = Map::new();
         let lists = [

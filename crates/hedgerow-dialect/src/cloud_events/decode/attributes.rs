@@ -157,13 +157,13 @@ fn domain_topic(
     domain: Domain<'_>,
     attribute: Option<&str>,
     event: &Event<'_>,
-) -> Result<String, String> {
+) -> Result<Box<str>, String> {
     let (what, named) = match (attribute, domain.topic) {
         (Some(named), _) => ("\"domaintopic\"", named),
         (None, Some(named)) => ("the header \"hedgerow-domain-topic\"", named),
         (None, None) => ("\"source\"", event.source.as_deref().unwrap_or_default()),
     };
-    domain::topic_path(domain.path, named).map_err(|rule| format!("{what} {rule}"))
+    domain::topic_named(domain.path, named).map_err(|rule| format!("{what} {rule}"))
 }
 
 /// ED-046: lower-case ASCII letters and digits.

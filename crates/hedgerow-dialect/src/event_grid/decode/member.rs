@@ -191,8 +191,8 @@ impl<'b> EventBuilder<'b> {
             }
             (Some(_), None) => return Err("\"topic\" is missing".to_owned()),
             (Some(domain), Some(topic)) => {
-                let path = domain::topic_path(domain, &topic);
-                Some(path.map_err(|rule| format!("\"topic\" {rule}"))?)
+                let name = domain::topic_named(domain, &topic);
+                Some(name.map_err(|rule| format!("\"topic\" {rule}"))?)
             }
         };
         let event = Event {

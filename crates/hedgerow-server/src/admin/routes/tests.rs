@@ -25,6 +25,9 @@ fn app(data: &std::path::Path) -> (SharedApp, watch::Sender<hedgerow_delivery::g
 
 fn path(rule: &Rule) -> String {
     let path = rule.path.replace("{topic}", "Team-a-orders");
+    let path = path
+        .replace("{domain}", "Team-a-shop")
+        .replace("{domainTopic}", "foo");
     path.replace("{name}", "billing").replace("{eventId}", "1")
 }
 
@@ -98,12 +101,13 @@ async fn without_a_grant_nothing_is_answered() {
     }
 }
 
-/// What is about a topic has the topic in its path, and what has it is about it.
+/// What is about a topic or a domain has it in its path, and what has it is about it.
 #[test]
 fn a_topic_in_the_path_is_judged() {
     for rule in routes().1 {
         let is_of_topic = matches!(rule.reach, Reach::Topic | Reach::NewTopic);
-        assert_eq!(rule.path.contains("{topic}"), is_of_topic, "{}", rule.path);
+        let names_one = rule.path.contains("{topic}") || rule.path.contains("{domain}");
+        assert_eq!(names_one, is_of_topic, "{}", rule.path);
         let is_read = rule.right == Right::Read;
         assert_eq!(
             rule.method == Method::GET && rule.path != "/api/v1/tokens",

@@ -281,6 +281,7 @@ impl Life {
             self.change(&Change::SubscriptionCreated {
                 id,
                 topic,
+                domain_topic: None,
                 name,
                 spec,
                 created,
