@@ -1,5 +1,6 @@
 //! How each kind of case is run, a file each. A new kind is a module and a line in [`KINDS`].
 
+mod batch;
 mod convert;
 mod custom_mapping;
 mod dead_letter_record;
@@ -22,7 +23,8 @@ use crate::table::{Case, Run};
 type Judge = fn(&Case) -> Result<Run, String>;
 
 /// The kinds by name.
-pub const KINDS: [(&str, Judge); 13] = [
+pub const KINDS: [(&str, Judge); 14] = [
+    ("batch", batch::judge),
     ("convert", convert::judge),
     ("custom_mapping", custom_mapping::judge),
     ("dead_letter_record", dead_letter_record::judge),

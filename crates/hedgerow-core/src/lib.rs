@@ -17,6 +17,7 @@
 //! | [`outcome`] | what an answer or a failure means |
 //! | [`retry`] | when the next attempt is, or that there is none |
 //! | [`hold`] | what keeps due deliveries from starting: probation, delayed delivery |
+//! | [`batch`] | which due deliveries travel in one request |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`rate`] | how fast may be published to a topic |
@@ -26,6 +27,7 @@
 //! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
 
+pub mod batch;
 pub mod credit;
 pub mod dead_letter;
 pub mod decimal;

@@ -145,6 +145,12 @@ pub const BATCH_EVENTS: std::ops::RangeInclusive<u16> = 1..=5_000;
 /// Kilobytes of a batch that a subscription may ask for. Source: ED-213.
 pub const BATCH_KILOBYTES: std::ops::RangeInclusive<u16> = 1..=1_024;
 
+/// Events of a batch of a subscription that says only how large its batches are to be. Source: ED-217.
+pub const BATCH_EVENTS_DEFAULT: u16 = 10;
+
+/// Kilobytes of a batch of a subscription that says only how many events its batches have. Source: ED-217.
+pub const BATCH_KILOBYTES_DEFAULT: u16 = 64;
+
 /// Characters of a token's name: a label for people.
 pub const TOKEN_NAME_LEN: std::ops::RangeInclusive<usize> = 1..=64;
 
@@ -165,6 +171,10 @@ pub const LATE_EXCHANGES_MAX: usize = 10_000;
 
 /// Bytes of a response's body that are read after its head. Source: ED-127.
 pub const RESPONSE_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer that may name events of a batch which failed: as many entries as a batch has events, with ids of any
+/// usual length.
+pub const BATCH_ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long a response's body is read after its head. Source: ED-127.
 pub const RESPONSE_BODY_WAIT_MAX: Duration = Duration::from_secs(2);

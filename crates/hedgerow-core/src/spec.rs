@@ -10,6 +10,7 @@
 //! endpoint's address may be connected to is not judged here.
 
 mod advanced;
+mod batch;
 mod dead_letter;
 mod delivery_attributes;
 mod delivery_schema;
@@ -29,6 +30,7 @@ mod webhook_tls;
 use serde_json::Value;
 
 pub use advanced::{AdvancedFilter, Operands};
+pub use batch::BatchSpec;
 pub use dead_letter::{ContainerPath, DeadLetterDestination};
 pub use delivery_attributes::{
     AttributeRules, AttributeValue, DeliveryAttribute, MASK, is_header_value,

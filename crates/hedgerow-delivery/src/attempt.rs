@@ -1,5 +1,5 @@
-//! One attempt: one HTTP request for a delivery, always with a deadline. Reads the event, encodes it, sends it, reports
-//! what it met. Decides nothing: what the report means is judged by the engine.
+//! One attempt: one HTTP request for a delivery, or for a batch of them that [`crate::gather`] has made, always with a deadline.
+//! Reads the event, encodes it, sends it, reports what it met. Decides nothing: what the report means is judged by the engine.
 //!
 //! The outcome is fixed by the complete response head (ED-127). At the timeout the attempt is reported as timed out;
 //! its exchange stays open for a late success (ED-178) until the window ends or the engine ends it.
@@ -14,7 +14,7 @@ use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
 use hedgerow_core::position::{Position, TopicId};
 use hedgerow_core::retry::{DeliveryKey, is_late_success};
 use hedgerow_core::time::{Now, Timestamp};
-use hedgerow_dialect::delivery::{self, DeliveryHeaders, ResolvedHeaders, SentEvent, Unusable};
+use hedgerow_dialect::delivery::{self, Content, DeliveryHeaders, ResolvedHeaders, Unusable};
 use hedgerow_dialect::event_grid::path_of;
 use hedgerow_io::chance;
 use hedgerow_io::clock::{Clock, OpenExchange};
@@ -24,6 +24,8 @@ use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError, StoredEvent};
 use tokio::sync::mpsc;
 
+use crate::batch_answer::{self, Entries};
+use crate::gather::Gathered;
 use crate::in_full;
 use crate::plan::Plan;
 use crate::remember::{self, RecordTo};
@@ -61,6 +63,14 @@ pub(crate) struct Report {
 }
 
 pub(crate) enum ReportKind {
+    /// A batch is ready to be sent.
+    Gathered(Gathered),
+    /// An event for a batch could not be read.
+    NotGathered {
+        token: u64,
+        seq: u64,
+        error: StoreError,
+    },
     /// The outcome is known. `stays_open`: the exchange goes on, for a late success.
     Ended { end: AttemptEnd, stays_open: bool },
     /// A success came after the timeout.
@@ -90,6 +100,12 @@ pub(crate) struct AttemptEnd {
     /// From the start to that.
     pub(crate) duration: Duration,
     pub(crate) event: StoredEvent,
+    /// Whether it was a batch, of one event or more.
+    pub(crate) is_batch: bool,
+    /// The other events of a batch, with their numbers in the topic.
+    pub(crate) others: Vec<(u64, StoredEvent)>,
+    /// What a success says about each of them.
+    pub(crate) entries: Entries,
     /// Whoever adds the answer's excerpt to the history's record; `None` if there is none to come.
     pub(crate) record_to: Option<RecordTo>,
 }
@@ -103,15 +119,15 @@ pub(crate) struct Found {
     pub(crate) detail: Option<String>,
 }
 
+impl AttemptEnd {
+    /// How many events the request had.
+    pub(crate) fn events(&self) -> usize {
+        1 + self.others.len()
+    }
+}
+
 /// Makes the attempt and reports; dropping it closes the connection.
 pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<Report>) {
-    // The engine may be gone, and then nobody is left to tell.
-    let tell = |kind| async {
-        reports
-            .send(Report { key: job.key, kind })
-            .await
-            .unwrap_or_default();
-    };
     let position = Position {
         topic: job.topic,
         seq: job.key.seq,
@@ -120,8 +136,29 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         Ok(prepared) => prepared,
         Err(error) => {
             let attempt = Some(job.attempt);
-            return tell(ReportKind::Unreadable { attempt, error }).await;
+            let kind = ReportKind::Unreadable { attempt, error };
+            // The engine may be gone, and then nobody is left to tell.
+            let told = reports.send(Report { key: job.key, kind }).await;
+            return told.unwrap_or_default();
         }
+    };
+    exchange(&context, job, event, Vec::new(), request, reports).await;
+}
+
+/// Sends the request and reports what it meets. `others` are the events of a batch beside the first one.
+pub(crate) async fn exchange(
+    context: &Context,
+    job: Job,
+    event: StoredEvent,
+    others: Vec<(u64, StoredEvent)>,
+    request: http::Request<Bytes>,
+    reports: mpsc::Sender<Report>,
+) {
+    let tell = |kind| async {
+        reports
+            .send(Report { key: job.key, kind })
+            .await
+            .unwrap_or_default();
     };
     let send = context.client.send(&job.plan.target, request);
     tokio::pin!(send);
@@ -134,29 +171,35 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
     let ended = context.clock.now();
     // From here on nothing is measured that fast time could spoil: an exchange that goes on is no longer young.
     drop(job.exchange);
-    let end = |found, ended, duration, event| AttemptEnd {
+    let end = |found, ended, duration, (event, others)| AttemptEnd {
         attempt: job.attempt,
         found,
         started: job.started.timestamp,
         ended,
         duration,
         event,
+        is_batch: job.plan.batch.is_some(),
+        others,
+        entries: Entries::All,
         record_to: None,
     };
+    let events = (event, others);
     let history = context.history.as_ref();
     if let Some(result) = in_time {
         let duration = context.clock.passed(job.started, ended);
         let (found, answer) = judge(result, context.clock.wall());
-        let (record_to, record) = remember::channel(answer.as_ref());
+        let (entries, rest) = batch_answer::read(&job.plan, &found.met, answer, &events).await;
+        let (record_to, record) = remember::channel(rest.as_ref());
         tell(ReportKind::Ended {
             end: AttemptEnd {
+                entries,
                 record_to,
-                ..end(found, ended.timestamp, duration, event)
+                ..end(found, ended.timestamp, duration, events)
             },
             stays_open: false,
         })
         .await;
-        return remember::finish(answer, &job.plan, history, record).await;
+        return remember::finish(rest, &job.plan, history, record).await;
     }
     let window = context.late_success_window;
     let stays_open = timeout < window;
@@ -168,7 +211,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         detail: Some(format!("no answer in {timeout:?}")),
     };
     tell(ReportKind::Ended {
-        end: end(timed_out, ended, timeout, event.clone()),
+        end: end(timed_out, ended, timeout, events.clone()),
         stays_open,
     })
     .await;
@@ -186,13 +229,15 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
         Some((found, answer))
             if found.met.is_success() && is_late_success(elapsed, timeout, window) =>
         {
-            let (record_to, record) = remember::channel(answer.as_ref());
+            let (entries, rest) = batch_answer::read(&job.plan, &found.met, answer, &events).await;
+            let (record_to, record) = remember::channel(rest.as_ref());
             tell(ReportKind::LateSuccess(AttemptEnd {
+                entries,
                 record_to,
-                ..end(found, ended.timestamp, elapsed, event)
+                ..end(found, ended.timestamp, elapsed, events)
             }))
             .await;
-            remember::finish(answer, &job.plan, history, record).await;
+            remember::finish(rest, &job.plan, history, record).await;
         }
         _ => {
             tell(ReportKind::LateClosed {
@@ -253,28 +298,42 @@ fn request(
         &plan.topic_path,
         event.published,
     );
-    let traceparent = traceparent(&unpacked);
     let path = path_of(&plan.topic_path, &unpacked);
     let custom = resolved_headers(plan, &unpacked, &path);
+    let sent = Content::One {
+        system_id: &delivery::system_id(&context.store_id, job.key.subscription, position),
+        data_version: unpacked.data_version.as_deref(),
+    };
+    let traceparent = trace(&unpacked, |incoming| next_trace(&incoming));
+    let traceparent = traceparent.as_deref();
+    Ok(post(context, job, body, sent, &custom, traceparent))
+}
+
+/// The request with this body.
+pub(crate) fn post(
+    context: &Context,
+    job: &Job,
+    body: Vec<u8>,
+    sent: Content<'_>,
+    custom: &ResolvedHeaders,
+    traceparent: Option<&str>,
+) -> http::Request<Bytes> {
+    let plan = &job.plan;
     let headers = delivery::headers(&DeliveryHeaders {
         schema: plan.delivery_schema,
-        is_batched: false,
         subscription_name: &plan.subscription_name,
         upper_case_name: context.subscription_name_upper_case,
         attempts_made: job.attempt - 1,
         origin: Some(context.webhook_origin.as_str()).filter(|origin| !origin.is_empty()),
-        events: &[SentEvent {
-            system_id: &delivery::system_id(&context.store_id, job.key.subscription, position),
-            data_version: unpacked.data_version.as_deref(),
-        }],
-        traceparent: traceparent.as_deref(),
-        custom: &custom,
+        content: sent,
+        traceparent,
+        custom,
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = plan.path_and_query.clone().into();
     *request.headers_mut() = headers;
-    Ok(request)
+    request
 }
 
 /// The custom headers that an event is sent with (ED-143 to ED-146): events with different ones never share a request.
@@ -310,16 +369,19 @@ pub(crate) fn resolved_headers(
         })
 }
 
-/// The header of that name for this attempt: the trace that the event was published in, or else the one it carries, with
-/// a new span (ED-141).
-fn traceparent(event: &Event<'_>) -> Option<String> {
+/// What is made of the trace that the event was published in, or else of the one it carries (ED-141).
+pub(crate) fn trace(event: &Event<'_>, make: impl Fn(String) -> Option<String>) -> Option<String> {
     [TRACEPARENT_HEADER, "traceparent"]
         .into_iter()
         .find_map(|wanted| {
             let (_, json) = event.extensions.iter().find(|(name, _)| name == wanted)?;
-            let incoming: String = serde_json::from_str(json).ok()?;
-            delivery::next_traceparent(&incoming, chance::number())
+            make(serde_json::from_str(json).ok()?)
         })
+}
+
+/// The header for an attempt: the same trace with a new span; `None` if it is no trace.
+pub(crate) fn next_trace(incoming: &str) -> Option<String> {
+    delivery::next_traceparent(incoming, chance::number())
 }
 
 /// What the attempt met, and the answer if there was one.

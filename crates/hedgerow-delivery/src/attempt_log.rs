@@ -109,6 +109,7 @@ impl AttemptLine {
                     outcome = self.outcome(),
                     latencyInMs = self.latency_ms(),
                     deliveryCount = self.note.attempt,
+                    batchEvents = self.note.batch_events,
                     probationCount = self.circumstances.probation_count,
                     deliverySchema = self.plan.delivery_schema.as_str(),
                     inputSchema = self.circumstances.input_schema,

@@ -418,6 +418,8 @@ pub struct SubscriptionInfo {
     pub behind: u64,
     /// Whether and why it is held back.
     pub hold: HoldInfo,
+    /// So many batches were answered lately, 95 % of them within this time (ED-321).
+    pub batch_responses: Option<(usize, Duration)>,
     /// What is wrong with its dead-letter destination.
     pub dead_letter_problem: Option<String>,
 }

@@ -16,6 +16,7 @@
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> say of what was held when it is due                    (engine/holds.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
+//!                     several together                       (engine/gathering.rs, engine/batches.rs)
 //!                 --> end what is not attempted any more                     (engine/endings.rs)
 //! ```
 //!
@@ -26,6 +27,7 @@
 //! attempts are then what they are after a crash.
 
 mod attempts;
+mod batches;
 mod checks;
 mod dead_letters;
 mod declarations;
@@ -34,6 +36,7 @@ mod domains;
 mod dry_runs;
 mod endings;
 mod explaining;
+mod gathering;
 mod gauging;
 mod handshakes;
 mod holds;
@@ -186,6 +189,8 @@ pub struct Engine {
     late_order: VecDeque<(DeliveryKey, u16)>,
     /// Shared with each open late exchange, so that its count is theirs.
     late_count: Arc<()>,
+    /// Shared with each event of a batch under way but the first, so that its count is theirs.
+    beside: Arc<()>,
     declarations: Declarations,
     upkeep: Upkeep,
     phase: Phase,
@@ -321,6 +326,7 @@ impl Engine {
             wakes: BTreeSet::new(),
             late_order: VecDeque::new(),
             late_count: Arc::default(),
+            beside: Arc::default(),
             declarations: Declarations::default(),
             commands,
             reports,

@@ -1,57 +1,51 @@
-//! Exchanges of one subscription's deliveries that are kept open after their timeout, because they may still succeed (ED-178).
+//! Exchanges of one subscription's deliveries that are kept open after their timeout, because they may still succeed (ED-178). One
+//! of a batch may deliver each of its events.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use hedgerow_core::time::Timestamp;
 use tokio::task::AbortHandle;
 
+use crate::runner::DueKey;
+
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const ORDER_SLACK: usize = 64;
+
+/// The number of the first event of a request, and which attempt it is.
+pub(crate) type ExchangeId = (u64, u16);
 
 /// All of them.
 #[derive(Default)]
 pub(crate) struct LateExchanges {
+    open: HashMap<ExchangeId, LateExchange>,
     /// By delivery.
     deliveries: HashMap<u64, Late>,
     /// In the order in which they timed out; those that closed since are among them.
-    order: VecDeque<(u64, u16)>,
-    open: usize,
+    order: VecDeque<ExchangeId>,
 }
 
-/// Those of one delivery.
+/// What one delivery waits for.
 struct Late {
-    exchanges: Vec<LateExchange>,
+    exchanges: Vec<ExchangeId>,
     /// The row the delivery stands under now.
     row: Timestamp,
 }
 
 /// An exchange that is open after its timeout.
-pub(crate) struct LateExchange {
-    /// Which attempt it is.
-    pub(crate) attempt: u16,
+struct LateExchange {
+    /// Deliveries that are not final.
+    waiting: BTreeSet<u64>,
     /// Ends it.
-    pub(crate) abort: AbortHandle,
+    abort: AbortHandle,
     /// One of these exists for each open one.
-    pub(crate) _counted: Arc<()>,
-}
-
-impl Late {
-    fn is_open(&self, attempt: u16) -> bool {
-        self.exchanges.iter().any(|open| open.attempt == attempt)
-    }
-
-    fn end(self) {
-        self.exchanges
-            .iter()
-            .for_each(|exchange| exchange.abort.abort());
-    }
+    _counted: Arc<()>,
 }
 
 impl LateExchanges {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.open
+        self.open.len()
     }
 
     /// Notes where a delivery stands now in the view, for a late success.
@@ -61,80 +55,114 @@ impl LateExchanges {
         }
     }
 
-    /// Keeps the exchange of an attempt that timed out open. `row` is where the delivery stands now.
-    pub(crate) fn keep_open(&mut self, seq: u64, exchange: LateExchange, row: Timestamp) {
-        self.order.push_back((seq, exchange.attempt));
-        self.open += 1;
-        let late = self.deliveries.entry(seq).or_insert_with(|| Late {
-            exchanges: Vec::new(),
-            row,
-        });
-        late.row = row;
-        late.exchanges.push(exchange);
-        if self.order.len() > 2 * self.open + ORDER_SLACK {
-            let deliveries = &self.deliveries;
-            self.order.retain(|(seq, attempt)| {
-                deliveries
-                    .get(seq)
-                    .is_some_and(|late| late.is_open(*attempt))
+    /// Keeps one open. Its deliveries stand under these rows now.
+    pub(crate) fn keep_open(
+        &mut self,
+        id: ExchangeId,
+        rows: &[DueKey],
+        abort: AbortHandle,
+        counted: Arc<()>,
+    ) {
+        for (row, seq) in rows {
+            let late = self.deliveries.entry(*seq).or_insert_with(|| Late {
+                exchanges: Vec::new(),
+                row: *row,
             });
+            late.row = *row;
+            late.exchanges.push(id);
+        }
+        let exchange = LateExchange {
+            waiting: rows.iter().map(|(_, seq)| *seq).collect(),
+            abort,
+            _counted: counted,
+        };
+        self.open.insert(id, exchange);
+        self.order.push_back(id);
+        if self.order.len() > 2 * self.open.len() + ORDER_SLACK {
+            let open = &self.open;
+            self.order.retain(|id| open.contains_key(id));
         }
     }
 
-    /// A late exchange of the delivery closed without a success, or is to be ended.
-    pub(crate) fn close(&mut self, seq: u64, attempt: u16) {
-        let Some(late) = self.deliveries.get_mut(&seq) else {
-            return;
-        };
-        let mut exchanges = late.exchanges.iter();
-        let Some(at) = exchanges.position(|exchange| exchange.attempt == attempt) else {
-            return;
-        };
-        late.exchanges.swap_remove(at).abort.abort();
-        self.open -= 1;
-        if late.exchanges.is_empty() {
-            self.deliveries.remove(&seq);
-        }
-    }
-
-    /// Whether this exchange is open after its timeout.
-    pub(crate) fn is_open(&self, seq: u64, attempt: u16) -> bool {
-        let late = self.deliveries.get(&seq);
-        late.is_some_and(|late| late.is_open(attempt))
-    }
-
-    /// Ends the exchange that timed out first of those that are open.
-    pub(crate) fn close_oldest(&mut self) {
-        while let Some((seq, attempt)) = self.order.pop_front() {
-            if self.is_open(seq, attempt) {
-                return self.close(seq, attempt);
+    /// A late exchange closed without a success, or is to be ended.
+    pub(crate) fn close(&mut self, id: ExchangeId) {
+        if let Some(exchange) = self.open.remove(&id) {
+            exchange.abort.abort();
+            for seq in exchange.waiting {
+                self.forget(seq, id);
             }
         }
     }
 
-    /// A late exchange succeeded: returns the row that its delivery stands under. Its other late exchanges are ended.
-    pub(crate) fn take(&mut self, seq: u64, attempt: u16) -> Option<Timestamp> {
-        let late = self.deliveries.remove(&seq)?;
-        self.open -= late.exchanges.len();
-        let others = late.exchanges.iter();
-        others
-            .filter(|exchange| exchange.attempt != attempt)
-            .for_each(|exchange| exchange.abort.abort());
-        Some(late.row)
+    /// Whether this exchange is open after its timeout.
+    pub(crate) fn is_open(&self, id: ExchangeId) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    /// Ends the exchange that timed out first of those that are open.
+    pub(crate) fn close_oldest(&mut self) {
+        while let Some(id) = self.order.pop_front() {
+            if self.is_open(id) {
+                return self.close(id);
+            }
+        }
+    }
+
+    /// A late exchange succeeded: takes those of its deliveries that are not final and that it delivers, each with the row it
+    /// stands under. Their other late exchanges are ended.
+    pub(crate) fn take(&mut self, id: ExchangeId, delivers: impl Fn(u64) -> bool) -> Vec<DueKey> {
+        // Its task goes on: it reads the rest of the answer.
+        let Some(exchange) = self.open.remove(&id) else {
+            return Vec::new();
+        };
+        let mut taken = Vec::new();
+        for seq in exchange.waiting {
+            if !delivers(seq) {
+                self.forget(seq, id);
+            } else if let Some(row) = self.end_one(seq) {
+                taken.push((row, seq));
+            }
+        }
+        taken
     }
 
     /// The delivery is final: nobody waits for its late exchanges any more.
     pub(crate) fn end(&mut self, seq: u64) {
-        if let Some(late) = self.deliveries.remove(&seq) {
-            self.open -= late.exchanges.len();
-            late.end();
+        self.end_one(seq);
+    }
+
+    /// The same; returns the row that it stands under, if it has late exchanges.
+    fn end_one(&mut self, seq: u64) -> Option<Timestamp> {
+        let late = self.deliveries.remove(&seq)?;
+        for id in late.exchanges {
+            let Some(exchange) = self.open.get_mut(&id) else {
+                continue;
+            };
+            exchange.waiting.remove(&seq);
+            if exchange.waiting.is_empty() {
+                exchange.abort.abort();
+                self.open.remove(&id);
+            }
+        }
+        Some(late.row)
+    }
+
+    /// The delivery has nothing to expect of this exchange any more.
+    fn forget(&mut self, seq: u64, id: ExchangeId) {
+        if let Some(late) = self.deliveries.get_mut(&seq) {
+            late.exchanges.retain(|of| *of != id);
+            if late.exchanges.is_empty() {
+                self.deliveries.remove(&seq);
+            }
         }
     }
 
     /// Ends every one.
     pub(crate) fn end_all(&mut self) {
-        self.open = 0;
         self.order.clear();
-        self.deliveries.drain().for_each(|(_, late)| late.end());
+        self.deliveries.clear();
+        for (_, exchange) in self.open.drain() {
+            exchange.abort.abort();
+        }
     }
 }

@@ -23,6 +23,7 @@
 //! | [`dry_run`] | what a handshake that is only tried is asked and tells |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
+//! | `gather`, `batch_answer` | how a batch is filled, and what its answer says of single events |
 //! | [`settings`] | everything that can be tuned |
 //! | [`source`] | the resource paths of what subscriptions are made for |
 //!
@@ -31,6 +32,7 @@
 
 mod attempt;
 mod attempt_log;
+mod batch_answer;
 pub mod command;
 pub mod declare;
 pub mod domain_topics;
@@ -39,6 +41,7 @@ mod endpoints;
 pub mod engine;
 mod expiries;
 pub mod explain;
+mod gather;
 pub mod gauges;
 pub mod grid;
 mod handshake;
@@ -50,6 +53,7 @@ pub mod note;
 mod plan;
 mod remember;
 pub mod resend;
+mod response_times;
 mod runner;
 pub mod settings;
 mod source;

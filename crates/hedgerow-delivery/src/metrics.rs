@@ -39,6 +39,11 @@ const LATENCY_BOUNDS: [f64; 14] = [
 /// Attempts.
 const ATTEMPTS_BOUNDS: [f64; 6] = [1.0, 2.0, 3.0, 5.0, 10.0, 30.0];
 
+/// Events.
+const BATCH_BOUNDS: [f64; 11] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1_000.0, 5_000.0,
+];
+
 /// The counters of one process.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -115,6 +120,8 @@ pub struct SubscriptionMetrics {
     pub latency: Histogram,
     /// Attempts that a delivered event took.
     pub attempts: Histogram,
+    /// Events of each request that was answered, or timed out, where events travel together.
+    pub batches: Histogram,
     /// The oldest event that was owed when somebody looked, and when it was accepted.
     oldest: Mutex<Option<(u64, Timestamp)>>,
 }
@@ -326,6 +333,7 @@ impl SubscriptionMetrics {
             processing: Histogram::new(&PROCESSING_BOUNDS),
             latency: Histogram::new(&LATENCY_BOUNDS),
             attempts: Histogram::new(&ATTEMPTS_BOUNDS),
+            batches: Histogram::new(&BATCH_BOUNDS),
             oldest: Mutex::default(),
         }
     }
@@ -389,6 +397,23 @@ impl SubscriptionMetrics {
         self.processing.observe(processing.as_secs_f64() * 1_000.0);
         self.latency.observe(since_published.as_secs_f64());
         self.attempts.observe(f64::from(attempts));
+    }
+
+    /// An event of a batch that succeeded was delivered.
+    pub(crate) fn note_delivered_in_batch(&self, since_published: Duration, attempts: u16) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        self.latency.observe(since_published.as_secs_f64());
+        self.attempts.observe(f64::from(attempts));
+    }
+
+    /// A request with several events succeeded after this time: it is one attempt (ED-300).
+    pub(crate) fn note_processing(&self, processing: Duration) {
+        self.processing.observe(processing.as_secs_f64() * 1_000.0);
+    }
+
+    /// A request with so many events was answered, or timed out.
+    pub(crate) fn note_batch(&self, events: usize) {
+        self.batches.observe(events as f64);
     }
 
     /// An attempt failed.

@@ -28,6 +28,8 @@ pub struct AttemptNote {
     pub status: u16,
     /// What exactly went wrong, for people; `None` if there was an answer.
     pub detail: Option<String>,
+    /// Events of the request, this one among them; `None` if it was no batch.
+    pub batch_events: Option<u32>,
     /// When that was known.
     pub ended: Timestamp,
     /// From the start of the attempt to its outcome.
@@ -60,17 +62,19 @@ impl AttemptNote {
     pub(crate) fn of_attempt(
         plan: &Plan,
         end: &AttemptEnd,
+        event: &StoredEvent,
         outcome: Option<Outcome>,
         next: NoteNext,
     ) -> Self {
         Self {
             topic: plan.topic_name.clone(),
             subscription: plan.subscription_name.clone(),
-            event_id: event_id(&end.event),
+            event_id: event_id(event),
             attempt: end.attempt,
             outcome,
             status: end.found.met.status(),
             detail: end.found.detail.clone(),
+            batch_events: None,
             ended: end.ended,
             duration: end.duration,
             next,
@@ -91,6 +95,7 @@ impl AttemptNote {
             outcome: None,
             status: 0,
             detail: None,
+            batch_events: None,
             ended: decided,
             duration: Duration::ZERO,
             next,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::uri::{InvalidUri, PathAndQuery};
 
+use hedgerow_core::batch::{AnswerSettings, BatchLimits};
 use hedgerow_core::dead_letter::DeadLetterSettings;
 use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
@@ -59,6 +60,9 @@ pub(crate) struct Plan {
     pub(crate) delayed_delivery: DelayedDeliverySettings,
     /// The endpoint as delayed delivery knows it.
     pub(crate) delayed_at: Arc<EndpointKey>,
+    /// How much travels together; `None` if events are sent one by one.
+    pub(crate) batch: Option<BatchLimits>,
+    pub(crate) batch_answers: AnswerSettings,
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
     /// From then on nothing is attempted either, and it is about to be deleted (ED-173).
@@ -111,6 +115,8 @@ impl Plan {
             probation: subscription.spec.probation,
             delayed_delivery: subscription.spec.delayed_delivery,
             delayed_at,
+            batch: subscription.spec.batch.limits(),
+            batch_answers: subscription.spec.batch.answers,
             is_paused: subscription.is_paused,
             expiration: subscription.spec.expiration,
             secrets: OnceLock::new(),

@@ -9,7 +9,7 @@
 
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::time::Timestamp;
-use hedgerow_io::http::Answer;
+use hedgerow_io::http::{Answer, Excerpt};
 use hedgerow_store::StoredEvent;
 use hedgerow_store::history::{
     HistoryHandle, HistoryKind, HistoryNext, HistoryRecord, ResponseExcerpt,
@@ -26,6 +26,17 @@ use crate::runner::Runner;
 pub(crate) struct Waiting {
     record: Option<HistoryRecord>,
     line: Option<AttemptLine>,
+    /// The same of the other events of a batch.
+    others: Vec<Waiting>,
+}
+
+/// The body of an answer.
+#[allow(clippy::large_enum_variant)] // There is one at a time, and a box would be an allocation for each answer.
+pub(crate) enum Rest {
+    /// It was not read yet.
+    Unread(Answer),
+    /// It was read, because it says something.
+    Read(Excerpt),
 }
 
 /// The way to the task that knows the excerpt.
@@ -56,6 +67,22 @@ impl Circumstances {
         }
     }
 
+    /// Those of an event of a batch; who adds the excerpt adds it to all of them together.
+    pub(crate) const fn of_batch(
+        kind: HistoryKind,
+        key: DeliveryKey,
+        published: Timestamp,
+        started: Timestamp,
+    ) -> Self {
+        Self {
+            kind,
+            key,
+            published,
+            started,
+            by: None,
+        }
+    }
+
     /// Those of a delivery that ended without another attempt.
     pub(crate) fn of_end(key: DeliveryKey, event: &StoredEvent, decided: Timestamp) -> Self {
         Self {
@@ -69,8 +96,11 @@ impl Circumstances {
 }
 
 /// A channel for what waits for the excerpt, if the answer has a body to come.
-pub(crate) fn channel(answer: Option<&Answer>) -> (Option<RecordTo>, Option<RecordFrom>) {
-    let has_body = answer.is_some_and(|answer| !answer.body.is_empty());
+pub(crate) fn channel(rest: Option<&Rest>) -> (Option<RecordTo>, Option<RecordFrom>) {
+    let has_body = rest.is_some_and(|rest| match rest {
+        Rest::Unread(answer) => !answer.body.is_empty(),
+        Rest::Read(_) => true,
+    });
     if !has_body {
         return (None, None);
     }
@@ -81,15 +111,16 @@ pub(crate) fn channel(answer: Option<&Answer>) -> (Option<RecordTo>, Option<Reco
 /// Reads the rest of the answer, within its bounds, so that the connection can serve again; then records the attempt with
 /// what was read.
 pub(crate) async fn finish(
-    answer: Option<Answer>,
+    rest: Option<Rest>,
     plan: &Plan,
     history: Option<&HistoryHandle>,
     record: Option<RecordFrom>,
 ) {
-    let Some(answer) = answer else {
-        return;
+    let excerpt = match rest {
+        None => return,
+        Some(Rest::Unread(answer)) => answer.body.finish().await,
+        Some(Rest::Read(excerpt)) => excerpt,
     };
-    let excerpt = answer.body.finish().await;
     let Some(waiting) = record else {
         return;
     };
@@ -103,23 +134,38 @@ pub(crate) async fn finish(
             body_bytes: excerpt.body_bytes,
             is_complete: excerpt.is_complete,
         };
-        if let Some(line) = &mut waiting.line {
-            line.answered(&shown.text, is_cut);
-        }
-        if let Some(record) = &mut waiting.record {
-            record.excerpt = Some(shown);
-        }
+        waiting.answered(&shown, is_cut);
         waiting.take_note(history);
     }
 }
 
 impl Waiting {
+    fn answered(&mut self, shown: &ResponseExcerpt, is_cut: bool) {
+        if let Some(line) = &mut self.line {
+            line.answered(&shown.text, is_cut);
+        }
+        if let Some(record) = &mut self.record {
+            record.excerpt = Some(shown.clone());
+        }
+        for other in &mut self.others {
+            other.answered(shown, is_cut);
+        }
+    }
+
+    /// The same of another event of the same request.
+    pub(crate) fn with(&mut self, other: Self) {
+        self.others.push(other);
+    }
+
     fn take_note(self, history: Option<&HistoryHandle>) {
         if let Some(line) = self.line {
             line.write();
         }
         if let (Some(record), Some(history)) = (self.record, history) {
             history.record(record);
+        }
+        for other in self.others {
+            other.take_note(history);
         }
     }
 }
@@ -132,13 +178,36 @@ pub(crate) fn remember(
     line: Option<AttemptLine>,
     circumstances: Circumstances,
 ) {
+    let waiting = waiting(history.is_some(), runner, note, line, &circumstances);
+    hand_on(history, waiting, circumstances.by);
+}
+
+/// Records what waits, or hands it to whoever adds the excerpt.
+pub(crate) fn hand_on(history: Option<&HistoryHandle>, waiting: Waiting, by: Option<RecordTo>) {
+    match by {
+        // A task that is gone gives it back.
+        Some(by) => by
+            .send(waiting)
+            .unwrap_or_else(|waiting| waiting.take_note(history)),
+        None => waiting.take_note(history),
+    }
+}
+
+/// What is remembered of a note.
+pub(crate) fn waiting(
+    has_history: bool,
+    runner: &Runner,
+    note: AttemptNote,
+    line: Option<AttemptLine>,
+    circumstances: &Circumstances,
+) -> Waiting {
     let Circumstances {
         kind,
         key,
         published,
         started,
-        by,
-    } = circumstances;
+        ..
+    } = *circumstances;
     let record = || HistoryRecord {
         kind,
         event_id: note.event_id,
@@ -164,15 +233,9 @@ pub(crate) fn remember(
             NoteNext::Purged => HistoryNext::Purged,
         },
     };
-    let waiting = Waiting {
-        record: history.is_some().then(record),
+    Waiting {
+        record: has_history.then(record),
         line,
-    };
-    match by {
-        // A task that is gone gives it back.
-        Some(by) => by
-            .send(waiting)
-            .unwrap_or_else(|waiting| waiting.take_note(history)),
-        None => waiting.take_note(history),
+        others: Vec::new(),
     }
 }

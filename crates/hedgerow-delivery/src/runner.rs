@@ -14,6 +14,9 @@
 //!                                 | refill from the view's due index, up to the horizon
 //! ```
 
+mod gathering;
+mod rows;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -21,16 +24,18 @@ use hedgerow_core::hold::{DueOrder, Probation};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::record::{IN_FLIGHT, Owed, Progress};
-use hedgerow_store::view::{BEHIND_IN_FLIGHT, DueDelivery};
+use hedgerow_store::record::{IN_FLIGHT, Progress};
+use hedgerow_store::view::BEHIND_IN_FLIGHT;
 use tokio::task::AbortHandle;
 
+pub(crate) use self::gathering::Gathering;
 use crate::endpoints::Seat;
 use crate::expiries::Expiries;
-use crate::late::LateExchanges;
+use crate::late::{ExchangeId, LateExchanges};
 use crate::letters::{LETTERS_MAX, Letters};
 use crate::metrics::SubscriptionMetrics;
 use crate::plan::Plan;
+use crate::response_times::ResponseTimes;
 use crate::windows::Tickets;
 
 /// Deliveries of one subscription that wait in memory for their first attempt. Beyond it the subscription falls behind
@@ -68,6 +73,15 @@ pub(crate) struct Runner {
     pub(crate) letters: Letters,
     /// What expires next, while the subscription is paused.
     pub(crate) expiries: Option<Expiries>,
+    /// Deliveries of batches that came apart, and the parts that they belong to.
+    parts: HashMap<u64, u64>,
+    /// The batch that is being made.
+    pub(crate) gathering: Option<Gathering>,
+    /// How long its batches took to be answered.
+    pub(crate) response_times: ResponseTimes,
+    /// Batches that were begun to be made, and the bytes of the body that was made last.
+    pub(crate) gathered: u64,
+    pub(crate) body_bytes: usize,
     /// Every row of the due index up to here is in `due` or `letters`; rows behind it are only in the view.
     horizon: DueKey,
     flights: HashMap<u64, Flight>,
@@ -136,6 +150,11 @@ pub(crate) struct Next {
 }
 
 impl Next {
+    /// Attempts so far.
+    pub(crate) fn attempts(&self) -> u16 {
+        self.progress.map_or(0, |progress| progress.attempts)
+    }
+
     pub(crate) fn order(&self) -> DueOrder {
         DueOrder {
             due: self.due,
@@ -162,6 +181,8 @@ pub(crate) struct Flight {
     pub(crate) row: Option<Timestamp>,
     /// An earlier exchange of the same delivery succeeded late: this one's result decides nothing.
     pub(crate) is_settled: bool,
+    /// One of these exists for each event of a batch but the first.
+    pub(crate) _beside: Option<Arc<()>>,
     /// Ends the attempt's task.
     pub(crate) abort: AbortHandle,
 }
@@ -187,6 +208,11 @@ impl Runner {
             held: Held::default(),
             letters: Letters::default(),
             expiries: None,
+            parts: HashMap::new(),
+            gathering: None,
+            response_times: ResponseTimes::default(),
+            gathered: 0,
+            body_bytes: 0,
             horizon: BEHIND_IN_FLIGHT,
             flights: HashMap::new(),
             unbegun: BTreeSet::new(),
@@ -234,14 +260,18 @@ impl Runner {
     pub(crate) fn cursor(&self, head: u64) -> u64 {
         let first = self.waiting.front().map(|waiting| waiting.seq);
         let first = first.or(self.behind_at).unwrap_or(head);
-        let unbegun = self.unbegun.first();
-        unbegun.map_or(first, |unbegun| (*unbegun).min(first))
+        let unbegun = self.unbegun.first().copied();
+        let gathering = self.gathering.iter().flat_map(Gathering::unbegun);
+        let gathering = gathering.map(|next| next.seq).min();
+        let unbegun = unbegun.into_iter().chain(gathering).min();
+        unbegun.map_or(first, |unbegun| unbegun.min(first))
     }
 
     /// The first delivery that may be attempted for the first time, due at the end of the newest hold if it was published
     /// before (ED-228).
     fn first_waiting(&self) -> Option<Next> {
-        let waiting = self.waiting.front().filter(|_| self.unbegun.is_empty())?;
+        let may_begin = self.unbegun.is_empty() && self.gathering.is_none();
+        let waiting = self.waiting.front().filter(|_| may_begin)?;
         Some(self.unattempted(*waiting))
     }
 
@@ -287,25 +317,39 @@ impl Runner {
     }
 
     fn first_ready(&self) -> Option<Next> {
-        let (order, (row, progress)) = self.ready.first_key_value()?;
-        Some(Next {
+        self.ready.first_key_value().map(Self::next_ready)
+    }
+
+    fn first_retry(&self) -> Option<Next> {
+        self.due.first_key_value().map(Self::next_retry)
+    }
+
+    fn next_ready((order, (row, progress)): (&DueOrder, &(Timestamp, Progress))) -> Next {
+        Next {
             seq: order.seq,
             published: order.published,
             due: order.due,
             row: Some(*row),
             progress: Some(*progress),
-        })
+        }
     }
 
-    fn first_retry(&self) -> Option<Next> {
-        let ((due, seq), progress) = self.due.first_key_value()?;
-        Some(Next {
+    fn next_retry(((due, seq), progress): (&DueKey, &Progress)) -> Next {
+        Next {
             seq: *seq,
             published: progress.published,
             due: *due,
             row: Some(*due),
             progress: Some(*progress),
-        })
+        }
+    }
+
+    /// Puts a delivery back that was first of those that wait for their first attempt.
+    fn put_first(&mut self, next: &Next) {
+        self.waiting.push_front(Waiting {
+            seq: next.seq,
+            published: next.published,
+        });
     }
 
     /// Takes a delivery that was found to be first.
@@ -327,62 +371,6 @@ impl Runner {
                     self.drop_ready(row, next.seq);
                 }
             }
-        }
-    }
-
-    /// Takes rows that were held: those that became due before the end of the newest hold. Each with the row it stands under
-    /// and when it became due.
-    pub(crate) fn take_held(&mut self, count: usize) -> Vec<(DueKey, Timestamp, Progress)> {
-        let mut taken = Vec::new();
-        let until = self.held.until;
-        while taken.len() < count
-            && let Some(first) = self.due.first_entry()
-            && first.key().0 < until
-        {
-            let ((due, seq), progress) = first.remove_entry();
-            taken.push(((due, seq), due, progress));
-        }
-        while taken.len() < count
-            && let Some(first) = self.ready.first_entry()
-            && first.key().due < until
-        {
-            let (order, (row, progress)) = first.remove_entry();
-            taken.push(((row, order.seq), order.due, progress));
-        }
-        taken
-    }
-
-    /// Whether something may have been held by the newest hold and did not end since.
-    pub(crate) fn owes_held(&self) -> bool {
-        let waiting = self.waiting.front();
-        let is_waiting = waiting.is_some_and(|waiting| waiting.published < self.held.until);
-        self.has_held() || is_waiting || self.behind_at.is_some()
-    }
-
-    /// Whether there are such rows left in memory.
-    pub(crate) fn has_held(&self) -> bool {
-        let first = self.due.first_key_value().map(|(key, _)| key.0);
-        let ready = self.ready.first_key_value().map(|(order, _)| order.due);
-        first
-            .into_iter()
-            .chain(ready)
-            .any(|due| due < self.held.until)
-    }
-
-    /// A row that was held is due now, at another time than it stands under.
-    pub(crate) fn put_ready(&mut self, due: Timestamp, (row, seq): DueKey, progress: Progress) {
-        let order = DueOrder {
-            due,
-            published: progress.published,
-            seq,
-        };
-        self.ready.insert(order, (row, progress));
-    }
-
-    fn drop_ready(&mut self, row: Timestamp, seq: u64) {
-        if row != IN_FLIGHT && !self.ready.is_empty() {
-            self.ready
-                .retain(|order, (stands, _)| order.seq != seq || *stands != row);
         }
     }
 
@@ -420,84 +408,6 @@ impl Runner {
         candidates.min_by_key(|next| (next.published, next.seq))
     }
 
-    /// When the next delivery in memory is due.
-    pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first_key_value().map(|(key, _)| key.0)
-    }
-
-    /// Takes note of a row of the due index that became durable, if it lies within the horizon.
-    pub(crate) fn note_due(&mut self, due: Timestamp, seq: u64, owed: Owed) {
-        if let (Some(expiries), Owed::Attempt(progress)) = (&mut self.expiries, &owed) {
-            expiries.note((due, seq), *progress);
-        }
-        if (due, seq) <= self.horizon {
-            self.put((due, seq), owed);
-            self.let_go_of_latest();
-        }
-    }
-
-    fn put(&mut self, key: DueKey, owed: Owed) {
-        match owed {
-            Owed::Attempt(progress) => drop(self.due.insert(key, progress)),
-            Owed::DeadLetter(_) => self.letters.note(key),
-        }
-    }
-
-    /// The delivery that stood under this row is final.
-    pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
-        self.due.remove(&(due, seq));
-        self.drop_ready(due, seq);
-        self.drop_expiry(seq);
-        self.letters.drop_row(due, seq);
-    }
-
-    /// Where a refill goes on, `None` if everything is in memory.
-    pub(crate) fn horizon(&self) -> Option<DueKey> {
-        (self.horizon.0 < Timestamp::MAX).then_some(self.horizon)
-    }
-
-    /// Adds the rows that follow the horizon, and moves it.
-    pub(crate) fn refill(&mut self, rows: Vec<DueDelivery>, horizon: DueKey) {
-        for row in rows {
-            // Its attempt began, and the record of that is on its way.
-            if !self.flights.contains_key(&row.seq) {
-                self.put((row.due, row.seq), row.owed);
-            }
-        }
-        self.horizon = self.horizon.max(horizon);
-        self.let_go_of_latest();
-    }
-
-    fn let_go_of_latest(&mut self) {
-        if let Some(last) = self.letters.let_go_of_latest() {
-            self.horizon = self.horizon.min(last);
-        }
-        if self.due.len() <= 2 * DUE_ROWS_MAX {
-            return;
-        }
-        while self.due.len() > DUE_ROWS_MAX {
-            self.due.pop_last();
-        }
-        if let Some((last, _)) = self.due.last_key_value() {
-            self.horizon = self.horizon.min(*last);
-        }
-    }
-
-    /// Forgets what waits for its first attempt, and what waits for another one of events before `to_seq`; what is in flight
-    /// and dead letters stay. Returns the first ones.
-    pub(crate) fn purge(&mut self, to_seq: u64) -> Vec<u64> {
-        self.due.retain(|(_, seq), _| *seq >= to_seq);
-        self.ready.retain(|order, _| order.seq >= to_seq);
-        if let Some(expiries) = &mut self.expiries {
-            expiries.retain(|seq| seq >= to_seq);
-        }
-        let waiting = std::mem::take(&mut self.waiting);
-        let (purged, stays) = waiting.into_iter().partition(|one| one.seq < to_seq);
-        self.waiting = stays;
-        let purged: VecDeque<Waiting> = purged;
-        purged.into_iter().map(|waiting| waiting.seq).collect()
-    }
-
     /// Whether the delivery is in flight.
     pub(crate) fn is_in_flight(&self, seq: u64) -> bool {
         self.flights.contains_key(&seq)
@@ -525,6 +435,9 @@ impl Runner {
     /// Notes that an attempt runs.
     pub(crate) fn take_off(&mut self, seq: u64, flight: Flight) {
         self.ending += usize::from(flight.is_paced);
+        if !self.parts.is_empty() {
+            self.parts.remove(&seq);
+        }
         self.late.moved_to(seq, flight.row.unwrap_or(IN_FLIGHT));
         if flight.row.is_none() {
             self.unbegun.insert(seq);
@@ -561,17 +474,21 @@ impl Runner {
         flights
     }
 
-    /// A late exchange succeeded: takes the delivery off and returns the row it stands under, `None` if it is final
-    /// already. Its other late exchanges are ended.
-    pub(crate) fn settle_late(&mut self, seq: u64, attempt: u16) -> Option<Timestamp> {
-        let row = self.late.take(seq, attempt)?;
-        self.due.remove(&(row, seq));
-        self.drop_ready(row, seq);
-        self.drop_expiry(seq);
-        if let Some(flight) = self.flights.get_mut(&seq) {
-            flight.is_settled = true;
+    /// A late exchange succeeded: takes its deliveries off that are not final and that it delivers, and returns the rows they
+    /// stand under. Their other late exchanges are ended.
+    pub(crate) fn settle_late(
+        &mut self,
+        exchange: ExchangeId,
+        delivers: impl Fn(u64) -> bool,
+    ) -> Vec<DueKey> {
+        let taken = self.late.take(exchange, delivers);
+        for (row, seq) in &taken {
+            self.drop_due(*row, *seq);
+            if let Some(flight) = self.flights.get_mut(seq) {
+                flight.is_settled = true;
+            }
         }
-        Some(row)
+        taken
     }
 
     /// Where a delivery stands that is known here, given the reader's place, and where its row may stand; `None` if it is not,
@@ -588,6 +505,13 @@ impl Runner {
                 is_attempt: flight.is_attempt,
                 progress: flight.progress,
             });
+        }
+        let gathering = self.gathering.as_ref();
+        if let Some(next) = gathering.and_then(|gathering| gathering.get(seq)) {
+            let standing = next.progress.filter(|_| next.row.is_some());
+            return Some(standing.map_or(Standing::NotBegun, |progress| {
+                Standing::Due(next.due, progress)
+            }));
         }
         let is_ahead = seq >= self.behind_at.unwrap_or(head);
         // They wait in the order in which they were read.

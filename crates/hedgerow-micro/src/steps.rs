@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hedgerow_core::position::Position;
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::delivery::{self, DeliveryHeaders, ResolvedHeaders, SentEvent};
+use hedgerow_dialect::delivery::{self, Content, DeliveryHeaders, ResolvedHeaders};
 use hedgerow_dialect::event_grid::{PublishError, Report, topic_path};
 use hedgerow_dialect::publish;
 use hedgerow_store::record::{PackedEvents, Record, decode_record, encode_record, unpack_event};
@@ -131,15 +131,14 @@ fn request(inputs: &mut Inputs, schema: DeliverySchema) {
     );
     let headers = delivery::headers(&DeliveryHeaders {
         schema,
-        is_batched: false,
         subscription_name: "billing",
         upper_case_name: true,
         attempts_made: 0,
         origin: None,
-        events: &[SentEvent {
+        content: Content::One {
             system_id: &delivery::system_id(&STORE_ID, SUBSCRIPTION, position),
             data_version: event.data_version.as_deref(),
-        }],
+        },
         traceparent: None,
         custom: &ResolvedHeaders::none(),
     });

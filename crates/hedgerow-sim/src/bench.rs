@@ -12,6 +12,7 @@
 
 mod attempt_log;
 mod backlog;
+mod batches;
 mod cases;
 mod compare;
 mod crowd;

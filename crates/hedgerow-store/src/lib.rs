@@ -87,6 +87,21 @@ pub trait Store: Send + Sync + 'static {
     /// in memory.
     fn read_recent(&self, position: Position) -> Option<StoredEvent>;
 
+    /// The events of the topic from `from` on, each with its number, without a gap, about `bytes_max` bytes at most, as far as
+    /// they are in memory. Does not read the disk: empty if the first one is not there.
+    fn read_recent_from(&self, from: Position, bytes_max: usize) -> Vec<(u64, StoredEvent)> {
+        let mut events = Vec::new();
+        let (mut position, mut bytes) = (from, 0);
+        while bytes <= bytes_max
+            && let Some(event) = self.read_recent(position)
+        {
+            bytes += event.bytes.len();
+            events.push((position.seq, event));
+            position.seq += 1;
+        }
+        events
+    }
+
     /// The event at `position`. May read the disk.
     ///
     /// # Errors

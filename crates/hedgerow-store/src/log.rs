@@ -447,6 +447,10 @@ impl Store for Log {
         self.shared.read_recent(position)
     }
 
+    fn read_recent_from(&self, from: Position, bytes_max: usize) -> Vec<(u64, StoredEvent)> {
+        self.shared.read_recent_from(from, bytes_max)
+    }
+
     fn read(&self, position: Position) -> Result<StoredEvent, StoreError> {
         self.check_open()?;
         self.shared.read(position)

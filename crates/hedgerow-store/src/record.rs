@@ -44,6 +44,7 @@ pub enum Kind {
     Purged = 14,
     Resent = 15,
     Begun = 16,
+    Divided = 17,
 }
 
 /// One thing that happened, as the log keeps it.
@@ -81,6 +82,8 @@ pub enum Record {
     Resent(Resent),
     /// Deliveries that are begun without an attempt.
     Begun(Begun),
+    /// A batch that comes apart.
+    Divided(Divided),
 }
 
 /// HOLD: what holds a subscription back from now on.
@@ -167,6 +170,29 @@ impl Begun {
     pub const fn owed(published: Timestamp) -> Owed {
         Owed::Attempt(Progress::unattempted(published, Outcome::Delivering))
     }
+}
+
+/// DIVIDED: deliveries whose batch comes apart because of what it was answered: they are due again, in parts, and their attempt
+/// is not counted (ED-221).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Divided {
+    /// Whose deliveries.
+    pub subscription: SubscriptionId,
+    /// The deliveries.
+    pub deliveries: Vec<DividedDelivery>,
+}
+
+/// One delivery of a [`Divided`] record: it leaves [`IN_FLIGHT`] for `due`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct DividedDelivery {
+    /// The event's number in the subscription's topic.
+    pub seq: u64,
+    /// When the next attempt is due.
+    pub due: Timestamp,
+    /// As before the attempt.
+    pub progress: Progress,
+    /// The part that it travels in: that of the delivery of this number.
+    pub part: u64,
 }
 
 /// LEASE: deliveries that a client has until a time, unless it acknowledges or gives them back. Written for subscriptions
@@ -307,6 +333,28 @@ pub enum Owed {
     Attempt(Progress),
     /// A write to the dead-letter store.
     DeadLetter(PendingDeadLetter),
+    /// An attempt in a request with nothing but others of the same part of a batch that came apart.
+    Apart(Progress, u64),
+}
+
+impl Owed {
+    /// The attempts so far, where the next one is owed.
+    #[must_use]
+    pub const fn attempt(&self) -> Option<Progress> {
+        match self {
+            Self::Attempt(progress) | Self::Apart(progress, _) => Some(*progress),
+            Self::DeadLetter(_) => None,
+        }
+    }
+
+    /// The part of a batch that came apart, if it is one of it.
+    #[must_use]
+    pub const fn part(&self) -> Option<u64> {
+        match self {
+            Self::Apart(_, part) => Some(*part),
+            Self::Attempt(_) | Self::DeadLetter(_) => None,
+        }
+    }
 }
 
 /// A delivery that ended undelivered and whose event has to be written to the dead-letter store (ED-244, ED-248).

@@ -57,8 +57,8 @@ use crate::Group;
 use crate::catalog::{Catalog, Change};
 use crate::error::StoreError;
 use crate::record::{
-    CatalogChange, Dead, DeadThen, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Read, Record,
-    Settled, SnapshotPlace, Started, StartedDelivery,
+    CatalogChange, Dead, DeadThen, Divided, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Read,
+    Record, Settled, SnapshotPlace, Started, StartedDelivery,
 };
 use crate::secrets::Secrets;
 
@@ -194,6 +194,7 @@ impl View {
             Record::Purged(purged) => self.fold_purged(purged),
             Record::Resent(resent) => self.fold_resent(resent),
             Record::Begun(begun) => self.fold_begun(begun),
+            Record::Divided(divided) => self.fold_divided(divided),
         }
         Ok(())
     }
@@ -277,26 +278,30 @@ impl View {
     }
 
     fn fold_failed(&mut self, failed: &Failed) {
-        for delivery in &failed.deliveries {
-            self.fail(failed.subscription, delivery);
+        for FailedDelivery { seq, due, progress } in &failed.deliveries {
+            let owed = Owed::Attempt(*progress);
+            self.land(failed.subscription, *seq, *due, &owed);
         }
     }
 
-    fn fail(&mut self, id: SubscriptionId, delivery: &FailedDelivery) {
+    fn fold_divided(&mut self, divided: &Divided) {
+        for delivery in &divided.deliveries {
+            let owed = Owed::Apart(delivery.progress, delivery.part);
+            self.land(divided.subscription, delivery.seq, delivery.due, &owed);
+        }
+    }
+
+    /// A delivery in flight is due again.
+    fn land(&mut self, id: SubscriptionId, seq: u64, due: Timestamp, owed: &Owed) {
         let Some(state) = self.subscriptions.get_mut(&id) else {
             return;
         };
-        if !state.open.contains(delivery.seq) {
+        if !state.open.contains(seq) {
             return;
         }
         self.layers
-            .remove(Space::Due, rows::due_key(id, IN_FLIGHT, delivery.seq));
-        self.put_owed(
-            id,
-            delivery.due,
-            delivery.seq,
-            &Owed::Attempt(delivery.progress),
-        );
+            .remove(Space::Due, rows::due_key(id, IN_FLIGHT, seq));
+        self.put_owed(id, due, seq, owed);
         self.changed.subscriptions.insert(id);
     }
 

@@ -2,7 +2,7 @@
 
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_dialect::delivery::{
-    DeliveryHeaders, Form, ResolvedHeaders, SentEvent, form, headers,
+    CommonText, Content, DeliveryHeaders, Form, ResolvedHeaders, form, headers,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -70,19 +70,27 @@ pub fn judge(case: &Case) -> Result<Run, String> {
     let destination = &input.subscription.destination;
     let is_batched = destination.max_events_per_batch.is_some()
         || destination.preferred_batch_size_in_kilobytes.is_some();
-    let sent = input.events.iter().map(|event| SentEvent {
-        system_id: &event.system_id,
-        data_version: event.data_version.as_deref(),
-    });
-    let events: Vec<_> = sent.collect();
+    let mut version = CommonText::default();
+    for event in &input.events {
+        version.note(event.data_version.as_deref().unwrap_or_default());
+    }
+    let content = match &input.events[..] {
+        [event] if !is_batched => Content::One {
+            system_id: &event.system_id,
+            data_version: event.data_version.as_deref(),
+        },
+        events => Content::Batch {
+            events: events.len(),
+            data_version: version.get(),
+        },
+    };
     let headers = headers(&DeliveryHeaders {
         schema,
-        is_batched,
         subscription_name: &input.subscription.name,
         upper_case_name: input.settings.name_case != Some(NameCase::Configured),
         attempts_made: input.attempts_made,
         origin: input.origin.as_deref(),
-        events: &events,
+        content,
         traceparent: None,
         custom: &ResolvedHeaders::none(),
     });

@@ -256,7 +256,7 @@ impl<'a> Driver<'a> {
                 let key = self.events[event].key;
                 if self
                     .window
-                    .failed(&self.delayed, ticket, key, outcome, base)
+                    .failed(&self.delayed, ticket, &[key], outcome, base)
                 {
                     self.windows.extend(self.window.period());
                 }

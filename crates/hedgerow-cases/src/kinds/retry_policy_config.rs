@@ -1,5 +1,5 @@
 //! `retry_policy_config`: which retry policies and retry settings are accepted (ED-176, ED-184, ED-193, ED-197, ED-200, ED-201,
-//! ED-245, ED-247).
+//! ED-212, ED-213, ED-245, ED-247).
 
 use hedgerow_core::limits;
 use hedgerow_core::retry::SlotMode;
@@ -14,7 +14,7 @@ use crate::table::{Case, Run};
 struct Input {
     #[serde(rename = "retryPolicy")]
     retry_policy: Option<Value>,
-    destination: Option<Value>,
+    destination: Option<Map<String, Value>>,
     #[serde(rename = "endpointType")]
     endpoint_type: Option<String>,
     #[serde(default)]
@@ -23,10 +23,8 @@ struct Input {
 
 pub fn judge(case: &Case) -> Result<Run, String> {
     let input: Input = case.input()?;
-    if input.destination.is_some() || input.endpoint_type.is_some() {
-        return Ok(Run::LeftOut(
-            "needs batching or other destinations (ED-212, ED-213, ED-285)",
-        ));
+    if input.endpoint_type.is_some() {
+        return Ok(Run::LeftOut("needs other destinations (ED-223, ED-285)"));
     }
     let mut declared = json!({
         "destination": {
@@ -34,6 +32,9 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             "properties": { "endpointUrl": "https://example.com/hook" },
         },
     });
+    for (name, value) in input.destination.into_iter().flatten() {
+        declared["destination"]["properties"][name] = value;
+    }
     if let Some(policy) = input.retry_policy {
         declared["retryPolicy"] = policy;
     }
@@ -61,9 +62,13 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             })
         }
         Err(error) => {
-            let is_policy = error.field.starts_with("retryPolicy.");
-            let prefix = if is_policy { "" } else { "settings." };
-            refused(&format!("{prefix}{}", error.field))
+            let field = error
+                .field
+                .replace("destination.properties.", "destination.");
+            let is_named = ["retryPolicy.", "destination."];
+            let is_named = is_named.iter().any(|of| field.starts_with(of));
+            let prefix = if is_named { "" } else { "settings." };
+            refused(&format!("{prefix}{field}"))
         }
     };
     Ok(Run::result(result))

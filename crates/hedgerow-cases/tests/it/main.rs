@@ -38,6 +38,7 @@ macro_rules! one_test_a_kind {
 }
 
 one_test_a_kind! {
+    batch
     convert
     custom_mapping
     dead_letter_record

@@ -135,6 +135,7 @@ pub const DECLARED: [&str; 11] = [
     "labels",
     "probation",
     "delayedDelivery",
+    "batch",
 ];
 
 const LIST: [Column; 11] = [
@@ -155,7 +156,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 42] = [
+const ONE: [Column; 49] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -192,6 +193,25 @@ const ONE: [Column; 42] = [
     ("retriable statuses", "/retry/retriableStatuses"),
     ("disable on gone", "/retry/disableOnGone"),
     ("response timeout, seconds", "/responseTimeoutSeconds"),
+    (
+        "max events per batch",
+        "/destination/properties/maxEventsPerBatch",
+    ),
+    (
+        "preferred batch size, kilobytes",
+        "/destination/properties/preferredBatchSizeInKilobytes",
+    ),
+    ("batch isolate on final", "/batch/isolateOnFinal"),
+    ("batch split on 413", "/batch/splitOn413"),
+    (
+        "batch per-entry acknowledgement",
+        "/batch/perEntryAcknowledgement",
+    ),
+    (
+        "batches answered within, 95 %, ms",
+        "/status/batches/responseTime95PercentInMs",
+    ),
+    ("batches' problem", "/status/batches/warning"),
     (
         "dead-letter directory",
         "/deadLetterDestination/properties/path",

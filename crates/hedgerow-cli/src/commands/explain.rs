@@ -245,8 +245,8 @@ fn shown(attempts: &[Value]) -> Vec<Value> {
 /// What an attempt met; of a record of the history that is none, what it is.
 pub(super) fn outcome(attempt: &Value) -> Value {
     match (attempt["kind"].as_str(), attempt["outcome"].as_str()) {
-        (Some("LateSuccess"), Some(outcome)) => format!("{outcome}, late").into(),
-        (_, Some(outcome)) => outcome.into(),
+        (Some("LateSuccess"), Some(outcome)) => with_batch(format!("{outcome}, late"), attempt),
+        (_, Some(outcome)) => with_batch(outcome.to_owned(), attempt),
         (Some("EndWithoutAttempt"), None) if attempt["dropReason"] == "Purged" => {
             "purged by an operator".into()
         }
@@ -257,11 +257,21 @@ pub(super) fn outcome(attempt: &Value) -> Value {
     }
 }
 
+/// An outcome, and of how many events it was one.
+fn with_batch(outcome: String, attempt: &Value) -> Value {
+    match attempt["batchEvents"].as_u64() {
+        Some(events) => format!("{outcome}, batch of {events}").into(),
+        None => outcome.into(),
+    }
+}
+
 /// What followed an attempt that was no success.
 fn next(attempt: &Value) -> Option<String> {
     let text = |member: &str| attempt[member].as_str().map(with_short_times);
     let next = if attempt["kind"] == "Resent" {
         "resent by an operator".to_owned()
+    } else if let (true, Some(due)) = (attempt["kind"] == "BatchDivided", text("nextAttemptTime")) {
+        format!("not counted, sent again apart at {due}")
     } else if let Some(due) = text("nextAttemptTime") {
         format!("again at {due}")
     } else {

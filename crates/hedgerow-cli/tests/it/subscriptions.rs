@@ -1,9 +1,13 @@
 //! `hedgerow event-subscription` against a real server.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::kit::{
-    HeldEndpoint, Place, Server, complained, endpoint_with, json, printed, run, until,
+    HeldEndpoint, Place, Server, complained, endpoint_that_says, endpoint_with, json, printed, run,
+    until,
 };
 
 #[test]
@@ -251,38 +255,64 @@ fn updates_need_no_endpoint() {
     assert!(nothing.contains("nothing to change"), "{nothing}");
 }
 
-/// ED-322: options of what this version does not have are refused by the member's name, and nothing is created.
+/// ED-322: batch settings are shown back as they were given, and take effect.
 #[test]
-fn batches_are_refused_by_name() {
+fn batches_are_declared_and_take_effect() {
     let place = Place::new();
     let server = Server::serve(&place, "");
     printed(&server.run(&["topic", "create", "orders"]));
-    let create = [
-        &["event-subscription", "create", "--name", "billing"][..],
-        &[
-            "--resource-id",
-            "orders",
-            "--endpoint",
-            "http://127.0.0.1:9/",
-        ],
-    ]
-    .concat();
-    for (option, member) in [
-        ("--max-events-per-batch", "maxEventsPerBatch"),
-        (
-            "--preferred-batch-size-in-kilobytes",
-            "preferredBatchSizeInKilobytes",
-        ),
-    ] {
-        let refused = server.run(&[&create[..], &[option, "100"]].concat());
-        let refused = complained(&refused, 1);
-        let said = format!("{member}: is not supported by this version");
-        assert!(refused.contains(&said), "{refused}");
-        let hint = format!("hint: leave \"destination.properties.{member}\" out");
-        assert!(refused.contains(&hint), "{refused}");
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let endpoint = endpoint_that_says(200, move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        String::new()
+    });
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let command = |verb: &str, more: &[&str]| {
+        server.run(&[&["event-subscription", verb][..], &which, more].concat())
+    };
+    let given = [
+        &["--endpoint", &endpoint, "--max-events-per-batch", "1000"][..],
+        &["--preferred-batch-size-in-kilobytes", "512"],
+        &["--batch-isolate-on-final"],
+    ];
+    printed(&command("create", &given.concat()));
+    let show = || {
+        json(
+            &server,
+            &[&["event-subscription", "show"][..], &which].concat(),
+        )
+    };
+    let shown = show();
+    let properties = &shown["destination"]["properties"];
+    assert_eq!(properties["maxEventsPerBatch"], 1000);
+    assert_eq!(properties["preferredBatchSizeInKilobytes"], 512);
+    let answers =
+        json!({"isolateOnFinal": true, "splitOn413": false, "perEntryAcknowledgement": false});
+    assert_eq!(shown["batch"], answers);
+    assert_eq!(shown["status"]["batches"]["preferredBytes"], 512 * 1024);
+    printed(&command("pause", &[]));
+    let (_, keys) = server.admin("POST", "/topics/orders/listKeys", "");
+    let key = keys["key1"].as_str().unwrap();
+    for id in ["a", "b", "c"] {
+        let publish = ["publish", "--topic", "orders", "--key", key, "--id", id];
+        printed(&run(
+            &[&publish[..], &["--server", server.endpoint()]].concat()
+        ));
     }
-    let list = ["event-subscription", "list", "--resource-id", "orders"];
-    assert_eq!(json(&server, &list), json!([]));
+    until("all of them wait", || {
+        (show()["status"]["pending"] == 3).then_some(())
+    });
+    printed(&command("resume", &[]));
+    until("the delivery", || {
+        (show()["status"]["delivered"] == 3).then_some(())
+    });
+    assert_eq!(requests.load(Ordering::Relaxed), 1, "one request");
+    let attempts = server.admin("GET", "/events/a/explanation", "").1;
+    let attempt = &attempts["value"][0]["eventSubscriptions"][0]["attempts"][0];
+    assert_eq!(attempt["batchEvents"], 3, "{attempts}");
+    let explained = printed(&server.run(&["explain", "a"]));
+    assert!(explained.contains("Delivered, batch of 3"), "{explained}");
 }
 
 /// ED-158: what is declared and waits for an endpoint's consent is told in the last line, and by a status of its own: a script

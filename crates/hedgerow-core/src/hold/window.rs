@@ -46,12 +46,13 @@ impl Window {
         self.lock.start()
     }
 
-    /// An attempt ended with a failure that is not final. `base` is G of ED-195. Says whether a window began.
+    /// An attempt of these deliveries ended with a failure that is not final. `base` is G of ED-195. Says whether a window
+    /// began.
     pub fn failed(
         &mut self,
         settings: &DelayedDeliverySettings,
         ticket: Ticket,
-        key: DeliveryKey,
+        keys: &[DeliveryKey],
         outcome: Outcome,
         base: Timestamp,
     ) -> bool {
@@ -62,7 +63,8 @@ impl Window {
             window.level.saturating_add(1)
         } else {
             // Several failures of one event count once (ED-236).
-            self.failed.insert((key.subscription, key.seq));
+            let keys = keys.iter().map(|key| (key.subscription, key.seq));
+            self.failed.extend(keys);
             if self.failed.len() < settings.events as usize {
                 return false;
             }
@@ -186,7 +188,7 @@ mod tests {
             seq: 1,
         };
         let ticket = window.start();
-        assert!(window.failed(&settings, ticket, key, Outcome::GenericError, at(1_000)));
+        assert!(window.failed(&settings, ticket, &[key], Outcome::GenericError, at(1_000)));
         assert_eq!(window.gate(at(60_999)), Gate::Held(at(61_000)));
         assert_eq!(window.gate(at(61_000)), Gate::Trial);
         assert!(window.succeeded(at(61_000), 100));

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::advanced::Form;
+use super::batch::BatchSpec;
 use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
@@ -53,6 +54,8 @@ pub struct SubscriptionSpec {
     pub probation: ProbationSpec,
     /// When its endpoint is left alone for a while.
     pub delayed_delivery: DelayedDeliverySettings,
+    /// How many events travel together.
+    pub batch: BatchSpec,
 }
 
 /// Where events go.
@@ -108,6 +111,7 @@ impl SubscriptionSpec {
             labels: Vec::new(),
             probation: ProbationSpec::default(),
             delayed_delivery: DelayedDeliverySettings::default(),
+            batch: BatchSpec::default(),
         }
     }
 
@@ -126,8 +130,9 @@ impl SubscriptionSpec {
         let Some(destination) = fields.object("destination")? else {
             return Err(fields.error("destination", "is required"));
         };
+        let (destination, delivery_attributes, mut batch) = check_destination(destination)?;
         let (overrides, disable_on_gone) = check_retry(fields.object("retry")?)?;
-        let (destination, delivery_attributes) = check_destination(destination)?;
+        batch.check_answers(fields.object("batch")?, &mut warnings)?;
         let spec = Self {
             destination,
             delivery_attributes,
@@ -149,6 +154,7 @@ impl SubscriptionSpec {
             labels: check_labels(&mut fields)?,
             probation: ProbationSpec::check(fields.object("probation")?)?,
             delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?, form)?,
+            batch,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",
@@ -217,6 +223,7 @@ impl SubscriptionSpec {
             let list = attributes.map(|attribute| attribute.to_json(with_secrets));
             properties.insert(delivery_attributes::MEMBER.to_owned(), list.collect());
         }
+        self.batch.add_to(&mut properties);
         json!({
             "destination": { "endpointType": "WebHook", "properties": properties },
             "filter": self.filter.to_json(),
@@ -238,6 +245,7 @@ impl SubscriptionSpec {
             "labels": self.labels,
             "probation": self.probation.to_json(),
             "delayedDelivery": self.delayed_delivery.to_json(),
+            "batch": self.batch.answers_json(),
         })
     }
 }
@@ -261,9 +269,10 @@ impl From<SubscriptionSpec> for Value {
 /// Where the custom delivery properties stand in a declaration.
 const ATTRIBUTES: &str = "/destination/properties/deliveryAttributeMappings";
 
+/// The destination, the custom delivery properties, and how many events travel together to it.
 fn check_destination(
     mut fields: Fields<'_>,
-) -> Result<(Destination, Vec<DeliveryAttribute>), SpecError> {
+) -> Result<(Destination, Vec<DeliveryAttribute>, BatchSpec), SpecError> {
     match fields.text("endpointType")? {
         Some("WebHook") => {}
         Some(_) => {
@@ -283,14 +292,17 @@ fn check_destination(
         EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
     let tls = WebhookTls::check(&mut properties)?;
     let attributes = check_attributes(&mut properties)?;
+    let batch = BatchSpec::check(&mut properties)?;
     properties.refuse(&[
-        "maxEventsPerBatch",
-        "preferredBatchSizeInKilobytes",
         "azureActiveDirectoryTenantId",
         "azureActiveDirectoryApplicationIdOrUri",
     ])?;
     properties.finish()?;
-    Ok((Destination::WebHook { endpoint_url, tls }, attributes))
+    Ok((
+        Destination::WebHook { endpoint_url, tls },
+        attributes,
+        batch,
+    ))
 }
 
 fn check_attributes(properties: &mut Fields<'_>) -> Result<Vec<DeliveryAttribute>, SpecError> {

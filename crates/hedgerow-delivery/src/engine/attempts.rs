@@ -13,7 +13,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::history::HistoryNext;
 use hedgerow_store::record::{IN_FLIGHT, Progress, Record, Started, StartedDelivery};
 use hedgerow_store::view::FIRST_IN_FLIGHT;
-use hedgerow_store::{StoreError, Usage};
+use hedgerow_store::{StoreError, StoredEvent, Usage};
 
 use super::{Engine, Phase};
 use crate::attempt::{self, Job};
@@ -54,7 +54,8 @@ impl Engine {
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
         let mut room = StoreRoom::from(&usage);
-        room.attempts_max = room.attempts_max.saturating_sub(self.endings.under_way());
+        let beside = self.endings.under_way() + self.beside_first();
+        room.attempts_max = room.attempts_max.saturating_sub(beside);
         while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;
@@ -65,7 +66,12 @@ impl Engine {
                 self.queue_ended(id);
                 continue;
             };
-            self.start(id, &next, seat)?;
+            let batches = |runner: &Runner| runner.plan.batch.is_some();
+            if self.runners.get(&id).is_some_and(batches) {
+                self.gather(id, next, seat);
+            } else {
+                self.start(id, &next, seat)?;
+            }
             self.queue_if_ready(id)?;
             self.plan_wake(id)?;
         }
@@ -109,28 +115,7 @@ impl Engine {
             self.moved.insert(runner.topic);
         }
         let tickets = self.tickets(id);
-        let progress = match next.progress {
-            Some(before) => Progress {
-                attempts: before.attempts + 1,
-                first_attempt: if before.attempts == 0 {
-                    now.timestamp
-                } else {
-                    before.first_attempt
-                },
-                last_attempt: now.timestamp,
-                ..before
-            },
-            None => Progress {
-                published: next.published,
-                attempts: 1,
-                first_attempt: now.timestamp,
-                last_attempt: now.timestamp,
-                last_outcome: Outcome::Delivering,
-                last_status: 0,
-                crashes: 0,
-                crash_epoch: 0,
-            },
-        };
+        let progress = progress_of_start(next, now.timestamp);
         let delivery = StartedDelivery {
             seq: next.seq,
             replaces_due: next.row,
@@ -170,6 +155,7 @@ impl Engine {
                 progress: Some(progress),
                 row: Some(IN_FLIGHT),
                 is_settled: false,
+                _beside: None,
                 abort,
             },
         );
@@ -222,6 +208,9 @@ impl Engine {
     pub(super) fn drop_flights(&mut self) {
         self.validations.abort_all();
         for runner in self.runners.values_mut() {
+            if let Some(gathering) = &runner.gathering {
+                gathering.abort.abort();
+            }
             runner
                 .land_all()
                 .iter()
@@ -277,6 +266,7 @@ impl Engine {
         id: SubscriptionId,
         outcome: Outcome,
     ) -> Result<(), StoreError> {
+        self.put_gathering_back(id);
         let now = self.now();
         let policy = self.policy(id);
         let flights = self
@@ -319,6 +309,48 @@ impl Engine {
         if let Some(seat) = seat {
             self.endpoints.release(seat, signal, self.turn);
         }
+    }
+}
+
+/// What is known of a delivery whose attempt starts now.
+pub(super) fn progress_of_start(next: &Next, now: Timestamp) -> Progress {
+    match next.progress {
+        Some(before) => Progress {
+            attempts: before.attempts + 1,
+            first_attempt: if before.attempts == 0 {
+                now
+            } else {
+                before.first_attempt
+            },
+            last_attempt: now,
+            ..before
+        },
+        None => Progress {
+            published: next.published,
+            attempts: 1,
+            first_attempt: now,
+            last_attempt: now,
+            last_outcome: Outcome::Delivering,
+            last_status: 0,
+            crashes: 0,
+            crash_epoch: 0,
+        },
+    }
+}
+
+/// What is known of it if the attempt is not counted. When the one before it started is not known any more, if there was one.
+pub(super) fn without_attempt(progress: Progress, event: &StoredEvent) -> Progress {
+    let attempts = progress.attempts.saturating_sub(1);
+    if attempts == 0 {
+        return Progress {
+            crashes: progress.crashes,
+            crash_epoch: progress.crash_epoch,
+            ..Progress::unattempted(progress.published.max(event.published), Outcome::Delivering)
+        };
+    }
+    Progress {
+        attempts,
+        ..progress
     }
 }
 

@@ -183,6 +183,7 @@ impl Engine {
                 progress: ending.progress,
                 row: ending.row,
                 is_settled: false,
+                _beside: None,
                 abort: task.abort_handle(),
             };
             runner.take_off(ending.key.seq, flight);

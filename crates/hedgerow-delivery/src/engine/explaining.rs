@@ -215,10 +215,10 @@ impl Engine {
 
 fn place_of(due: Timestamp, owed: Owed) -> Place {
     match owed {
-        Owed::Attempt(progress) if due == IN_FLIGHT => Place::InFlight {
+        Owed::Attempt(progress) | Owed::Apart(progress, _) if due == IN_FLIGHT => Place::InFlight {
             attempt: progress.attempts,
         },
-        Owed::Attempt(progress) => Place::Due {
+        Owed::Attempt(progress) | Owed::Apart(progress, _) => Place::Due {
             at: due,
             attempts: progress.attempts,
         },

@@ -71,7 +71,9 @@ impl Engine {
         let head = self.view.next_seq(subscription.topic);
         let behind_at = runner.and_then(|runner| runner.behind_at);
         // A delivery whose start is queued is in flight, and in the view not begun yet.
-        let waiting = runner.map_or(0, |runner| runner.waiting_len() + self.unbegun(runner)) as u64;
+        let waiting = runner.map_or(0, |runner| {
+            runner.waiting_len() + runner.gathering_unbegun() + self.unbegun(runner)
+        }) as u64;
         Load {
             counters,
             pending: open + waiting,

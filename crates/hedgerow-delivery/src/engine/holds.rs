@@ -127,15 +127,15 @@ impl Engine {
         Some(Tickets { probation, window })
     }
 
-    /// Takes note of an attempt that failed. `base` is G of ED-195.
+    /// Takes note of an attempt that failed, with all deliveries of its request. `base` is G of ED-195.
     pub(super) fn note_failure(
         &mut self,
-        key: DeliveryKey,
+        id: SubscriptionId,
+        keys: &[DeliveryKey],
         tickets: Tickets,
         verdict: &Verdict,
         base: Timestamp,
     ) -> Result<(), StoreError> {
-        let id = key.subscription;
         let (Some(outcome), Some(runner)) = (verdict.outcome(), self.runners.get_mut(&id)) else {
             return Ok(());
         };
@@ -150,7 +150,7 @@ impl Engine {
             && let Some(found) = self.windows.get_mut(&endpoint)
         {
             let has_begun = match verdict {
-                Verdict::Retry { .. } => found.window.failed(&delayed, ticket, key, outcome, base),
+                Verdict::Retry { .. } => found.window.failed(&delayed, ticket, keys, outcome, base),
                 Verdict::Success | Verdict::Final { .. } => {
                     found.window.gave_up(ticket);
                     false

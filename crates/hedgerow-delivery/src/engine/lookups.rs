@@ -66,6 +66,10 @@ impl Engine {
             in_flight: load.in_flight,
             next_due: self.next_due(subscription.id),
             behind: load.behind,
+            batch_responses: self
+                .runners
+                .get(&subscription.id)
+                .and_then(|runner| runner.response_times.percentile_95()),
             dead_letter_problem: self.letter_writes.problem(subscription.id).cloned(),
         }
     }

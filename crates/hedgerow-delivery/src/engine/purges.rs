@@ -160,6 +160,7 @@ impl Engine {
         ) else {
             return Ok(());
         };
+        self.put_gathering_back(id);
         let mut unbegun = Vec::new();
         let mut skipped = 0;
         if let Some(runner) = self.runners.get_mut(&id) {

@@ -126,6 +126,7 @@ impl Engine {
             }
             Record::Resent(resent) => return self.observe_resent(resent),
             Record::Begun(begun) => return self.observe_begun(begun),
+            Record::Divided(divided) => return self.observe_divided(divided),
             Record::Dead(dead) => self.observe_dead(dead),
             Record::Purged(purged) => self.observe_purged(purged),
             Record::Catalog(change) => return self.observe_declared(change),

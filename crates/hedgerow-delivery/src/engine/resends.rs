@@ -168,6 +168,11 @@ impl Engine {
     ) -> Result<Result<Vec<Decision>, CommandError>, StoreError> {
         self.forget_recent();
         let Position { topic, seq } = order.position;
+        // What it decides about stands where it stands.
+        for id in self.gathering_in(topic) {
+            self.put_gathering_back(id);
+            self.queue_if_ready(id)?;
+        }
         let catalog = self.view.catalog();
         let path = catalog.topic(topic).map(path_of_topic).unwrap_or_default();
         let wanted = |found: &&Subscription| match (&order.subscription, &order.domain_topic) {
@@ -279,7 +284,7 @@ impl Engine {
                 Place::InFlight { .. } => ResentHow::InFlight,
                 Place::DeadLetterDue { .. } => ResentHow::DeadLetterPending,
                 Place::Due { at, .. } if at > self.now() => match self.view.owed(id, at, seq)? {
-                    Some(Owed::Attempt(progress)) => {
+                    Some(Owed::Attempt(progress) | Owed::Apart(progress, _)) => {
                         waits = Some((at, progress));
                         ResentHow::BroughtForward
                     }

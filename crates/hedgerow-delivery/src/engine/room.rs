@@ -1,6 +1,7 @@
 //! How much the store has room for of what many deliveries add to it at once: ends without an attempt, moves of what was held,
 //! purges. They wait, and go on in slices as cleaning gives room back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::limits;
@@ -22,8 +23,14 @@ impl Engine {
         count(self.free_room() / limits::ATTEMPT_RECORDS_BYTES_MAX)
     }
 
+    /// Events of batches under way, but the first of each: that one has its seat.
+    pub(super) fn beside_first(&self) -> usize {
+        Arc::strong_count(&self.beside) - 1
+    }
+
     fn free_room(&self) -> u64 {
-        let under_way = (self.endpoints.taken() + self.endings.under_way()) as u64;
+        let under_way = self.endpoints.taken() + self.endings.under_way() + self.beside_first();
+        let under_way = under_way as u64;
         let reserved = under_way * limits::ATTEMPT_RECORDS_BYTES_MAX;
         let room_bytes = self.store.record_room().room_bytes;
         room_bytes.saturating_sub(reserved)

@@ -21,18 +21,17 @@ use super::Engine;
 use super::attempts::Ending;
 use crate::attempt::{AttemptEnd, ReportKind};
 use crate::attempt_log::{self, AttemptLine, LineCircumstances};
-use crate::late::LateExchange;
 use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
 use crate::plan::Plan;
 use crate::remember::{Circumstances, remember};
-use crate::runner::Flight;
+use crate::runner::{DueKey, Flight};
 
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const LATE_ORDER_SLACK: usize = 1024;
 
 /// What an endpoint answers that is gone for good (ED-186).
-const GONE: u16 = 410;
+pub(super) const GONE: u16 = 410;
 
 impl Engine {
     /// Takes what became of an attempt.
@@ -46,9 +45,13 @@ impl Engine {
             ReportKind::LateSuccess(end) => self.late_success(key, end),
             ReportKind::LateClosed { attempt } => {
                 if let Some(runner) = self.runners.get_mut(&key.subscription) {
-                    runner.late.close(key.seq, attempt);
+                    runner.late.close((key.seq, attempt));
                 }
                 Ok(())
+            }
+            ReportKind::Gathered(gathered) => self.gathered(key.subscription, gathered),
+            ReportKind::NotGathered { token, seq, error } => {
+                self.not_gathered(DeliveryKey { seq, ..key }, token, error)
             }
             ReportKind::ReadToEnd { reason, event } => self.read_to_end(key, reason, &event),
             ReportKind::Unreadable { attempt, error } => self.unreadable(key, attempt, error),
@@ -66,6 +69,9 @@ impl Engine {
             return Ok(());
         };
         let plan = Arc::clone(&runner.plan);
+        if end.is_batch {
+            return self.batch_ended(key, end, stays_open);
+        }
         let Some(mut flight) = runner.land_attempt(key.seq, end.attempt) else {
             return Ok(());
         };
@@ -98,12 +104,12 @@ impl Engine {
             None => NoteNext::Delivered,
         };
         if let (true, NoteNext::Due(due)) = (stays_open, next) {
-            self.keep_open(key, end.attempt, flight, due);
+            self.keep_open(key, end.attempt, &flight, &[(due, key.seq)]);
         } else if stays_open {
             // The delivery is final: nobody waits for a late success.
             flight.abort.abort();
         }
-        let note = AttemptNote::of_attempt(&plan, &end, outcome, next);
+        let note = AttemptNote::of_attempt(&plan, &end, &end.event, outcome, next);
         let line = self.line(&plan, key, &note, &end.event);
         self.tell(
             note,
@@ -137,7 +143,7 @@ impl Engine {
             (_, Some(progress)) if !flight.is_settled => {
                 let started = progress.last_attempt;
                 let base = retry::floor_base(&self.settings.retry, started, end.ended);
-                self.note_failure(key, tickets, verdict, base)
+                self.note_failure(key.subscription, &[key], tickets, verdict, base)
             }
             // An earlier attempt succeeded late: this one's failure decides nothing.
             _ => self.give_up(key.subscription, tickets),
@@ -176,29 +182,6 @@ impl Engine {
         self.look_again(key.subscription)
     }
 
-    /// A success that came after its timeout (ED-178). A retry that is in flight is left to finish; its result decides
-    /// nothing.
-    fn late_success(&mut self, key: DeliveryKey, end: AttemptEnd) -> Result<(), StoreError> {
-        let Some(runner) = self.runners.get_mut(&key.subscription) else {
-            return Ok(());
-        };
-        let plan = Arc::clone(&runner.plan);
-        let Some(row) = runner.settle_late(key.seq, end.attempt) else {
-            return Ok(());
-        };
-        note_delivered(&runner.metrics, &end);
-        self.journal_delivered(key, row, SettledHow::DeliveredLate)?;
-        self.note_success(key.subscription)?;
-        let note = AttemptNote::of_attempt(&plan, &end, None, NoteNext::Delivered);
-        let line = self.line(&plan, key, &note, &end.event);
-        self.tell(
-            note,
-            line,
-            Circumstances::of_attempt(HistoryKind::LateSuccess, key, end),
-        );
-        self.look_again(key.subscription)
-    }
-
     /// The event of a delivery cannot be read. That is a failure of the store, unless nobody needs the event any more: the
     /// delivery was settled, its subscription went, or a purge let the log forget it, while the read was on its way.
     fn unreadable(
@@ -230,7 +213,7 @@ impl Engine {
     }
 
     /// The log line of an attempt, if anybody reads it.
-    fn line(
+    pub(super) fn line(
         &self,
         plan: &Arc<Plan>,
         key: DeliveryKey,
@@ -258,10 +241,7 @@ impl Engine {
 
     /// Tells the log, observers and the history.
     fn tell(&self, note: AttemptNote, line: Option<AttemptLine>, circumstances: Circumstances) {
-        if self.notes.receiver_count() > 0 {
-            // They may have gone in this moment.
-            let _ = self.notes.send(note.clone());
-        }
+        self.notify(&note);
         let runner = self.runners.get(&circumstances.key.subscription);
         if let Some(runner) = runner {
             let history = self.context.history.as_ref();
@@ -269,7 +249,15 @@ impl Engine {
         }
     }
 
-    fn look_again(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+    /// Tells observers.
+    pub(super) fn notify(&self, note: &AttemptNote) {
+        if self.notes.receiver_count() > 0 {
+            // They may have gone in this moment.
+            let _ = self.notes.send(note.clone());
+        }
+    }
+
+    pub(super) fn look_again(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         self.queue_if_ready(id)?;
         self.plan_wake(id)
     }
@@ -282,11 +270,28 @@ impl Engine {
         progress: Progress,
         end: &AttemptEnd,
     ) -> Result<NoteNext, StoreError> {
-        match *verdict {
-            Verdict::Success => {
-                self.journal_delivered(key, IN_FLIGHT, SettledHow::Delivered)?;
+        match self.after_verdict(key, verdict, progress, end.ended) {
+            None => {
+                let delivered = vec![(key.seq, IN_FLIGHT)];
+                self.journal_delivered(key.subscription, delivered, SettledHow::Delivered)?;
                 Ok(NoteNext::Delivered)
             }
+            Some((next, progress)) => {
+                self.journal_failed(key, next, progress, end.ended, &end.event)
+            }
+        }
+    }
+
+    /// What follows an attempt that ended so, and what is remembered of it; `None` if its delivery is delivered.
+    pub(super) fn after_verdict(
+        &self,
+        key: DeliveryKey,
+        verdict: &Verdict,
+        progress: Progress,
+        ended: Timestamp,
+    ) -> Option<(retry::Next, Progress)> {
+        match *verdict {
+            Verdict::Success => None,
             Verdict::Retry {
                 outcome,
                 status,
@@ -303,14 +308,14 @@ impl Engine {
                     attempts: progress.attempts,
                     first_attempt: progress.first_attempt,
                     started: progress.last_attempt,
-                    ended: end.ended,
+                    ended,
                     floor,
                     retry_after,
                     hold_until: self.hold_until(key.subscription),
                 };
                 let policy = self.policy(key.subscription);
                 let next = retry::after_failure(&self.settings.retry, &policy, &failed);
-                self.journal_failed(key, next, progress, end)
+                Some((next, progress))
             }
             Verdict::Final {
                 outcome,
@@ -322,7 +327,7 @@ impl Engine {
                     last_status: status,
                     ..progress
                 };
-                self.journal_failed(key, retry::Next::Dead(reason), progress, end)
+                Some((retry::Next::Dead(reason), progress))
             }
         }
     }
@@ -333,33 +338,14 @@ impl Engine {
             .map_or_else(Default::default, |runner| runner.plan.policy)
     }
 
-    fn journal_delivered(
-        &mut self,
-        key: DeliveryKey,
-        row: Timestamp,
-        how: SettledHow,
-    ) -> Result<(), StoreError> {
-        let deliveries = vec![(key.seq, row)];
-        let settled = Settled {
-            subscription: key.subscription,
-            deliveries,
-            how,
-        };
-        self.store.journal(Record::Settled(settled))?;
-        if let Some(runner) = self.runners.get_mut(&key.subscription) {
-            runner.unsettled_successes += 1;
-            runner.late.end(key.seq);
-        }
-        Ok(())
-    }
-
     /// Records the end of an attempt in flight that was no success.
-    fn journal_failed(
+    pub(super) fn journal_failed(
         &mut self,
         key: DeliveryKey,
         next: retry::Next,
         progress: Progress,
-        end: &AttemptEnd,
+        ended: Timestamp,
+        event: &StoredEvent,
     ) -> Result<NoteNext, StoreError> {
         match next {
             retry::Next::Due(_) if self.is_purged(key.subscription, key.seq) => {
@@ -377,7 +363,7 @@ impl Engine {
                     reason,
                     progress: Some(progress),
                 };
-                self.journal_dead(&ending, end.ended, &end.event)
+                self.journal_dead(&ending, ended, event)
             }
         }
     }
@@ -448,17 +434,21 @@ impl Engine {
         })
     }
 
-    /// Keeps an exchange open after its timeout; beyond the caps the oldest one is ended (ED-180).
-    fn keep_open(&mut self, key: DeliveryKey, attempt: u16, flight: Flight, due: Timestamp) {
+    /// Keeps an exchange open after its timeout, for the deliveries of these rows; beyond the caps the oldest one is ended
+    /// (ED-180).
+    pub(super) fn keep_open(
+        &mut self,
+        key: DeliveryKey,
+        attempt: u16,
+        flight: &Flight,
+        rows: &[DueKey],
+    ) {
         let Some(runner) = self.runners.get_mut(&key.subscription) else {
             return;
         };
-        let exchange = LateExchange {
-            attempt,
-            abort: flight.abort,
-            _counted: Arc::clone(&self.late_count),
-        };
-        runner.late.keep_open(key.seq, exchange, due);
+        let counted = Arc::clone(&self.late_count);
+        let (id, abort) = ((key.seq, attempt), flight.abort.clone());
+        runner.late.keep_open(id, rows, abort, counted);
         if runner.late.len() > self.settings.late_exchanges_per_subscription_max {
             runner.late.close_oldest();
         }
@@ -468,7 +458,7 @@ impl Engine {
                 break;
             };
             if let Some(runner) = self.runners.get_mut(&oldest.subscription) {
-                runner.late.close(oldest.seq, attempt);
+                runner.late.close((oldest.seq, attempt));
             }
         }
         // Most of them have closed by themselves since they were noted.
@@ -476,7 +466,7 @@ impl Engine {
             let runners = &self.runners;
             self.late_order.retain(|(key, attempt)| {
                 let runner = runners.get(&key.subscription);
-                runner.is_some_and(|runner| runner.late.is_open(key.seq, *attempt))
+                runner.is_some_and(|runner| runner.late.is_open((key.seq, *attempt)))
             });
         }
     }

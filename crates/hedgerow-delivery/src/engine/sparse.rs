@@ -38,7 +38,8 @@ impl Engine {
             let first = runner.oldest_waiting();
             let is_old = first.is_some_and(|(_, published)| now.since(published) >= AFTER);
             let is_time = is_old || is_pressed;
-            if is_time && runner.waiting_len() <= room && !self.purges.is_under_way(id) {
+            let is_free = runner.gathering.is_none() && !self.purges.is_under_way(id);
+            if is_time && is_free && runner.waiting_len() <= room {
                 let events = runner.take_sparse(head);
                 room -= events.len();
                 self.begin(id, &events)?;

@@ -136,7 +136,8 @@ impl Engine {
 
     /// Whether its limits allow another attempt: what may wait to be settled, and how many its endpoint takes (ED-167).
     fn may_begin(&self, runner: &Runner) -> bool {
-        runner.unsettled_successes < self.settings.unsettled_successes_max
+        runner.gathering.is_none()
+            && runner.unsettled_successes < self.settings.unsettled_successes_max
             && runner.not_before <= self.now()
     }
 

@@ -207,6 +207,7 @@ impl Engine {
         for reader in self.readers.values_mut() {
             reader.stranded.remove(&id);
         }
+        self.put_gathering_back(id);
         let Some(mut runner) = self.runners.remove(&id) else {
             return Ok(());
         };
@@ -237,6 +238,7 @@ impl Engine {
         if !self.runners.contains_key(&id) {
             return self.add_runner(id);
         }
+        self.put_gathering_back(id);
         // First: whatever follows offers or attempts by what is declared now.
         self.file_filters(id);
         let Some((_, plan)) = self.plan(id) else {

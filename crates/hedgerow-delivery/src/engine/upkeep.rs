@@ -283,6 +283,7 @@ impl Engine {
     /// No attempt starts from now on; running ones get the drain time.
     pub(super) fn begin_to_stop(&mut self) -> Result<(), StoreError> {
         self.phase = Phase::Stopping;
+        self.put_all_gatherings_back();
         let now = self.instant();
         self.upkeep.drained_at = Some(now + self.settings.drain);
         tracing::info!(

@@ -217,3 +217,45 @@ async fn without_a_history_nothing_is_known() {
         .unwrap();
     assert_eq!((attempts.records.len(), attempts.known_since), (0, None));
 }
+
+/// ED-311: each event of a batch has its own records, which say how many travelled together, and the answer's excerpt.
+#[tokio::test(start_paused = true)]
+async fn each_event_of_a_batch_is_remembered() {
+    let history = history(&FaultyDisk::new(5));
+    let script = |ids: &str, _: usize| match ids {
+        "a,b" => Meet::Json {
+            status: 400,
+            body: "\"no\"".to_owned(),
+        },
+        _ => Meet::status(200),
+    };
+    let world = World::with_history(settings(), Some(history.handle()), script);
+    let topic = world.topic("orders").await;
+    let declared = json!({
+        "destination": {"endpointType": "WebHook", "properties": {
+            "endpointUrl": "https://the-sub.example/hook", "maxEventsPerBatch": 2}},
+        "batch": {"isolateOnFinal": true},
+    });
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    world.pause("the-sub", true).await;
+    world.publish(topic, &["a", "b"]).await;
+    world.settle().await;
+    world.pause("the-sub", false).await;
+    world.settle().await;
+    for id in ["a", "b"] {
+        let found = attempts_of(&world, id).await;
+        let kinds: Vec<_> = found.iter().map(|one| (one.kind, one.attempt)).collect();
+        let expected = [
+            (HistoryKind::BatchDivided(2), 1),
+            (HistoryKind::BatchAttempt(1), 1),
+        ];
+        assert_eq!(kinds, expected);
+        let said = found[0].excerpt.as_ref().map(|excerpt| &*excerpt.text);
+        assert_eq!((found[0].status, said), (400, Some("\"no\"")));
+        assert!(matches!(found[0].next, HistoryNext::Due(_)));
+        assert_eq!(found[1].next, HistoryNext::Delivered);
+    }
+}

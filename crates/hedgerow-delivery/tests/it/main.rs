@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction)]
 
 mod balance;
+mod batches;
 mod clock;
 mod counting;
 mod crash;

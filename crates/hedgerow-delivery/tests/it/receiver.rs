@@ -21,6 +21,8 @@ pub enum Meet {
         after: Duration,
         retry_after: Option<String>,
     },
+    /// Answers with this JSON at once.
+    Json { status: u16, body: String },
     /// Takes the request and says nothing.
     Silence,
     /// The name is not found.
@@ -57,6 +59,7 @@ pub struct Seen {
     /// The server's time.
     pub time: Timestamp,
     pub host: String,
+    /// Those of a batch with commas between them.
     pub event_id: String,
     pub delivery_count: u32,
     pub headers: HashMap<String, String>,
@@ -331,12 +334,13 @@ fn answer(
     let body = String::from_utf8(request.body().to_vec()).expect("a JSON body");
     let parsed: serde_json::Value = serde_json::from_str(&body).expect("a JSON body");
     // A CloudEvent is an object, anything else an array.
-    let event_id = parsed
-        .pointer("/0/id")
-        .or(parsed.get("id"))
-        .and_then(serde_json::Value::as_str)
-        .unwrap_or("custom")
-        .to_owned();
+    let events = parsed
+        .as_array()
+        .map_or(std::slice::from_ref(&parsed), Vec::as_slice);
+    let ids = events
+        .iter()
+        .map(|event| event["id"].as_str().unwrap_or("custom"));
+    let event_id = ids.collect::<Vec<_>>().join(",");
     let delivery_count = headers["aeg-delivery-count"].parse().expect("a number");
     let at = receiver.begun.elapsed();
     let mut attempts = receiver.attempts.lock().unwrap();
@@ -371,6 +375,13 @@ fn answer(
                         .headers_mut()
                         .insert("retry-after", value.parse().unwrap());
                 }
+                response
+            }
+            Meet::Json { status, body } => {
+                let mut response = http::Response::new(body.into());
+                *response.status_mut() = status.try_into().expect("a status");
+                let json = http::HeaderValue::from_static("application/json");
+                response.headers_mut().insert("content-type", json);
                 response
             }
             _ => std::future::pending().await,

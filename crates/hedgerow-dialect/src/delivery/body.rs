@@ -67,7 +67,8 @@ fn event_len(
     length.bytes()
 }
 
-fn push_event(
+/// Writes the JSON of one event.
+pub(super) fn push_event(
     schema: DeliverySchema,
     event: &Event<'_>,
     topic_path: &str,

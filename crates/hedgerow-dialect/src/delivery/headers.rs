@@ -15,8 +15,6 @@ use super::ResolvedHeaders;
 pub struct DeliveryHeaders<'a> {
     /// The form of the body.
     pub schema: DeliverySchema,
-    /// Whether batching is switched on: a batch of one event is a batch (ED-132).
-    pub is_batched: bool,
     /// The subscription's name as it was created.
     pub subscription_name: &'a str,
     /// `delivery.subscription_name_case` is `upper`.
@@ -25,8 +23,8 @@ pub struct DeliveryHeaders<'a> {
     pub attempts_made: u16,
     /// Who asks, as the handshake of `CloudEvents` said it; sent with that schema only.
     pub origin: Option<&'a str>,
-    /// What is in the body: one event, or more if it is batched.
-    pub events: &'a [SentEvent<'a>],
+    /// What is in the body.
+    pub content: Content<'a>,
     /// The header of that name (ED-141), see [`next_traceparent`](super::next_traceparent).
     pub traceparent: Option<&'a str>,
     /// Those that the subscription adds, the same for all events. One takes the place of a header by its name that is not
@@ -34,13 +32,36 @@ pub struct DeliveryHeaders<'a> {
     pub custom: &'a ResolvedHeaders,
 }
 
-/// An event in a body.
+/// What is in a body.
 #[derive(Debug, Clone, Copy)]
-pub struct SentEvent<'a> {
-    /// See [`system_id`].
-    pub system_id: &'a str,
-    /// Its `dataVersion`, if its schema has one.
-    pub data_version: Option<&'a str>,
+pub enum Content<'a> {
+    /// One event, where batching is off.
+    One {
+        /// See [`system_id`].
+        system_id: &'a str,
+        /// Its `dataVersion`, if its schema has one.
+        data_version: Option<&'a str>,
+    },
+    /// A batch, of one event or more (ED-132).
+    Batch {
+        /// How many.
+        events: usize,
+        /// The `dataVersion` that all have (ED-139); one that an event does not have counts as empty.
+        data_version: Option<&'a str>,
+    },
+}
+
+impl Content<'_> {
+    const fn is_batch(&self) -> bool {
+        matches!(self, Self::Batch { .. })
+    }
+
+    fn data_version(&self) -> Option<&str> {
+        match self {
+            Self::One { data_version, .. } => Some(data_version.unwrap_or_default()),
+            Self::Batch { data_version, .. } => *data_version,
+        }
+    }
 }
 
 /// Makes all headers of a delivery, but those that belong to the connection.
@@ -59,7 +80,7 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(HEADERS_MAX + delivery.custom.len());
     headers.insert(
         CONTENT_TYPE,
-        fixed(content_type(delivery.schema, delivery.is_batched)),
+        fixed(content_type(delivery.schema, delivery.content.is_batch())),
     );
     headers.insert(ACCEPT, fixed("*/*"));
     headers.insert(
@@ -77,7 +98,7 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
     };
     insert(SUBSCRIPTION_NAME, &name);
     if delivery.schema == DeliverySchema::EventGridSchema
-        && let Some(version) = common_data_version(delivery.events)
+        && let Some(version) = delivery.content.data_version()
     {
         insert(DATA_VERSION, version);
     }
@@ -87,10 +108,10 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
     if let Some(traceparent) = delivery.traceparent {
         insert(TRACEPARENT, traceparent);
     }
-    match delivery.events {
-        [event] if !delivery.is_batched => insert(OUTPUT_EVENT_ID, event.system_id),
-        events => {
-            headers.insert(BATCH_SIZE, events.len().into());
+    match delivery.content {
+        Content::One { system_id, .. } => insert(OUTPUT_EVENT_ID, system_id),
+        Content::Batch { events, .. } => {
+            headers.insert(BATCH_SIZE, events.into());
         }
     }
     for (name, value) in delivery.custom.iter() {
@@ -124,15 +145,6 @@ const fn content_type(schema: DeliverySchema, is_batched: bool) -> &'static str 
             "application/json; charset=utf-8"
         }
     }
-}
-
-/// The `dataVersion` that all events have (ED-139); one that has none counts as empty.
-fn common_data_version<'a>(events: &[SentEvent<'a>]) -> Option<&'a str> {
-    let mut versions = events
-        .iter()
-        .map(|event| event.data_version.unwrap_or_default());
-    let first = versions.next()?;
-    versions.all(|version| version == first).then_some(first)
 }
 
 /// The system id of an event for a subscription: constant over all its attempts, different for each subscription (section

@@ -9,7 +9,7 @@ use hedgerow_core::spec::DeliverySchema::{
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::delivery::{
-    DeliveryHeaders, ResolvedHeaders, SentEvent, body, headers, system_id,
+    Content, DeliveryHeaders, ResolvedHeaders, body, headers, system_id,
 };
 use hedgerow_dialect::event_grid::topic_path;
 
@@ -136,15 +136,14 @@ fn a_body_is_allocated_once() {
 
 static NO_HEADERS: ResolvedHeaders = ResolvedHeaders::none();
 
-fn delivery<'a>(schema: DeliverySchema, events: &'a [SentEvent<'a>]) -> DeliveryHeaders<'a> {
+fn delivery(schema: DeliverySchema, content: Content<'_>) -> DeliveryHeaders<'_> {
     DeliveryHeaders {
         schema,
-        is_batched: false,
         subscription_name: "s-1",
         upper_case_name: true,
         attempts_made: 0,
         origin: Some("grid.example"),
-        events,
+        content,
         traceparent: None,
         custom: &NO_HEADERS,
     }
@@ -154,11 +153,11 @@ fn delivery<'a>(schema: DeliverySchema, events: &'a [SentEvent<'a>]) -> Delivery
 #[test]
 fn an_unusable_data_version_is_left_out() {
     let headers_with = |data_version: &str| {
-        let sent = SentEvent {
+        let sent = Content::One {
             system_id: "id",
             data_version: Some(data_version),
         };
-        headers(&delivery(EventGridSchema, &[sent]))
+        headers(&delivery(EventGridSchema, sent))
     };
     for unusable in ["a\r\nb: c", "\u{0}", "\u{7f}", &"x".repeat(4_097)] {
         assert!(
@@ -175,10 +174,10 @@ fn an_unusable_data_version_is_left_out() {
 /// Section 3.3, ED-125, ED-138: every header there is, for each schema, and no other.
 #[test]
 fn each_schema_has_its_headers() {
-    let sent = [SentEvent {
+    let sent = Content::One {
         system_id: "the-id",
         data_version: Some("2.0"),
-    }];
+    };
     let version = concat!("hedgerow/", env!("CARGO_PKG_VERSION"));
     let json = "application/json; charset=utf-8";
     let cloud = "application/cloudevents+json; charset=utf-8";
@@ -217,7 +216,7 @@ fn each_schema_has_its_headers() {
         let made = headers(&DeliveryHeaders {
             traceparent: Some("00-1"),
             custom: &NO_HEADERS,
-            ..delivery(schema, &sent)
+            ..delivery(schema, sent)
         });
         let mut made: Vec<_> = made
             .iter()

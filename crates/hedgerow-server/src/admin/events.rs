@@ -88,8 +88,9 @@ fn only(body: &Value) -> Result<Option<String>, ApiError> {
 /// One record of the history.
 pub(super) fn shown(record: &HistoryRecord) -> Value {
     let (kind, is_attempt) = match record.kind {
-        HistoryKind::Attempt => ("Attempt", true),
-        HistoryKind::LateSuccess => ("LateSuccess", true),
+        HistoryKind::Attempt | HistoryKind::BatchAttempt(_) => ("Attempt", true),
+        HistoryKind::LateSuccess | HistoryKind::BatchLateSuccess(_) => ("LateSuccess", true),
+        HistoryKind::BatchDivided(_) => ("BatchDivided", true),
         HistoryKind::EndWithoutAttempt => ("EndWithoutAttempt", false),
         HistoryKind::AttemptWithoutOutcome => ("AttemptWithoutOutcome", true),
         HistoryKind::DeadLetterEnd => ("DeadLetterEnd", false),
@@ -125,6 +126,7 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
         "eventSubscription": record.subscription_name,
         "kind": kind,
         "attempt": is_attempt.then_some(record.attempt),
+        "batchEvents": record.kind.batch_events(),
         "publishTime": record.published.to_string(),
         "startTime": is_attempt.then(|| record.started.to_string()),
         "endTime": record.ended.to_string(),

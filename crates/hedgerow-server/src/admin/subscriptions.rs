@@ -476,9 +476,38 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "hold": shown_hold(&info.hold),
         "nextDue": info.next_due.map(|due| due.to_string()),
         "deadLetterProblem": info.dead_letter_problem,
+        "batches": shown_batches(info),
         "purgedTime": subscription.purges.last().map(|purge| purge.at.to_string()),
     });
     json
+}
+
+/// From this part of the timeout on a batch that was answered in time was close to failing as a whole (ED-321).
+const NEAR_TIMEOUT_PERCENT: u128 = 80;
+
+/// How large batches may be, how long the newest took to be answered, and a warning if that is close to the timeout.
+fn shown_batches(info: &SubscriptionInfo) -> Value {
+    let spec = &info.subscription.spec;
+    let Some(limits) = spec.batch.limits() else {
+        return Value::Null;
+    };
+    let timeout_ms = spec.response_timeout.as_millis();
+    let of = info
+        .batch_responses
+        .map(|(count, time)| (count, time.as_millis()));
+    let is_near = of.is_some_and(|(_, ms)| ms * 100 >= timeout_ms * NEAR_TIMEOUT_PERCENT);
+    let warning = is_near.then_some(
+        "batches are answered close to the timeout, and fail as a whole behind it: ask for fewer events, or raise \
+         responseTimeoutSeconds",
+    );
+    json!({
+        "maxEvents": limits.events_max,
+        "preferredBytes": limits.preferred_bytes,
+        "answered": of.map(|(count, _)| count),
+        "responseTime95PercentInMs": of.map(|(_, ms)| ms as u64),
+        "responseTimeoutInMs": timeout_ms as u64,
+        "warning": warning,
+    })
 }
 
 pub(super) fn shown_hold(hold: &HoldInfo) -> Value {

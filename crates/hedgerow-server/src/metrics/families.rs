@@ -7,7 +7,8 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::HoldState;
 use hedgerow_delivery::gauges::SubscriptionGauges;
 use hedgerow_delivery::metrics::{
-    HistogramSnapshot, Metrics, SubscriptionMetrics, SubscriptionNames as Names, TopicMetrics,
+    Histogram, HistogramSnapshot, Metrics, SubscriptionMetrics, SubscriptionNames as Names,
+    TopicMetrics,
 };
 use hedgerow_store::Usage;
 use hedgerow_store::catalog::Provisioning;
@@ -383,7 +384,7 @@ fn of_counters(
             }
         };
     let histogram = |snapshot: HistogramSnapshot| Value::Histogram(snapshot);
-    vec![
+    let mut families = vec![
         of_each(
             "hedgerow_matched_event_count",
             Some("MatchedEventCount"),
@@ -447,22 +448,39 @@ fn of_counters(
                 }
             },
         ),
-        of_each(
-            "hedgerow_publish_to_delivered_latency_seconds",
-            None,
-            Kind::Histogram,
-            "From the acceptance of an event to its delivery.",
-            &|one, names, sum| sum.add(names.labels(), histogram(one.latency.snapshot())),
-        ),
-        of_each(
-            "hedgerow_attempts_per_delivered_event",
-            None,
-            Kind::Histogram,
-            "Attempts that a delivered event took.",
-            &|one, names, sum| sum.add(names.labels(), histogram(one.attempts.snapshot())),
-        ),
-    ]
+    ];
+    let histograms = HISTOGRAMS.map(|(name, help, of)| {
+        of_each(name, None, Kind::Histogram, help, &|one, names, sum| {
+            sum.add(names.labels(), histogram(of(one).snapshot()));
+        })
+    });
+    families.extend(histograms);
+    families
 }
+
+/// Histograms of each subscription that the vendor lacks.
+type OwnHistogram = (
+    &'static str,
+    &'static str,
+    fn(&SubscriptionMetrics) -> &Histogram,
+);
+const HISTOGRAMS: [OwnHistogram; 3] = [
+    (
+        "hedgerow_publish_to_delivered_latency_seconds",
+        "From the acceptance of an event to its delivery.",
+        |one| &one.latency,
+    ),
+    (
+        "hedgerow_attempts_per_delivered_event",
+        "Attempts that a delivered event took.",
+        |one| &one.attempts,
+    ),
+    (
+        "hedgerow_events_per_batch",
+        "Events of a request, where they travel together.",
+        |one| &one.batches,
+    ),
+];
 
 #[cfg(test)]
 mod tests {

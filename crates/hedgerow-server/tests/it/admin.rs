@@ -159,7 +159,7 @@ async fn subscriptions_are_made_shown_updated_and_deleted() {
     );
     let status = json!({
         "matched": 0, "delivered": 0, "deadLettered": 0, "dropped": 0, "pending": 0,
-        "inFlight": 0, "behind": 0, "nextDue": null, "deadLetterProblem": null, "purgedTime": null,
+        "inFlight": 0, "behind": 0, "nextDue": null, "deadLetterProblem": null, "purgedTime": null, "batches": null,
         "hold": {
             "state": "Healthy", "cause": null, "level": 0, "since": null, "until": null,
             "nextTrial": null, "held": 0,

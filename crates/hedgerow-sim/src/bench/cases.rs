@@ -9,8 +9,8 @@ use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
 use super::{
-    Bench, Figures, attempt_log, backlog, crowd, dead, explain, held, idle, laggards, matching,
-    next_due, pending, wrk,
+    Bench, Figures, attempt_log, backlog, batches, crowd, dead, explain, held, idle, laggards,
+    matching, next_due, pending, wrk,
 };
 
 /// Subscriptions of the topic with many.
@@ -80,7 +80,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 31] = [
+pub const CASES: [Case; 32] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -148,6 +148,11 @@ pub const CASES: [Case; 31] = [
         "the same with 10 subscriptions",
         |bench| end_to_end(bench, MANY_TOPIC, 2, 100),
     ),
+    once(case(
+        "batches-100",
+        "100 events a request out, published before, beside the same bytes without the server: events/s",
+        batches::run,
+    )),
     case(
         "latency-half",
         "publish to receiver at half of end-to-end-1's rate: events/s",

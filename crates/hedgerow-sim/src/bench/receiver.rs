@@ -47,6 +47,8 @@ pub struct Endpoint {
     pub address: SocketAddr,
     behaviour: AtomicU8,
     requests: AtomicU64,
+    bytes: AtomicU64,
+    batched: AtomicU64,
     latencies: Mutex<Histogram>,
     measures: AtomicBool,
 }
@@ -100,6 +102,21 @@ impl Endpoint {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// Bytes of their bodies.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Events that came in batches, as these say.
+    pub fn batched(&self) -> u64 {
+        self.batched.load(Ordering::Relaxed)
+    }
+
+    /// Counts these anew.
+    pub fn forget_batched(&self) {
+        self.batched.store(0, Ordering::Relaxed);
+    }
+
     /// Begins to take the times from publishing to here, or ends and gives them.
     pub fn measure(&self, measures: bool) -> Histogram {
         self.measures.store(measures, Ordering::Relaxed);
@@ -118,10 +135,16 @@ impl Endpoint {
             .headers()
             .get("aeg-delivery-count")
             .is_some_and(|count| count == "0");
+        let events = request.headers().get("hedgerow-batch-size");
+        let events = events.and_then(|count| count.to_str().ok()?.parse::<u64>().ok());
+        let mut bytes_of_body = 0;
         let mut body = request.into_body();
         while let Some(Ok(frame)) = body.frame().await {
-            if let Some(bytes) = frame.data_ref()
-                && self.measures.load(Ordering::Relaxed)
+            let Some(bytes) = frame.data_ref() else {
+                continue;
+            };
+            bytes_of_body += bytes.len() as u64;
+            if self.measures.load(Ordering::Relaxed)
                 && let Some(age) = events::age(bytes)
             {
                 let mut latencies = self
@@ -131,6 +154,9 @@ impl Endpoint {
                 latencies.record(age);
             }
         }
+        self.bytes.fetch_add(bytes_of_body, Ordering::Relaxed);
+        self.batched
+            .fetch_add(events.unwrap_or(0), Ordering::Relaxed);
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let behaviour = self.behaviour.load(Ordering::Relaxed);
         let status = if behaviour == Behaviour::IsBusy as u8
@@ -183,6 +209,8 @@ async fn bind(ports: usize) -> Result<Vec<(TcpListener, Arc<Endpoint>)>, String>
             address,
             behaviour: AtomicU8::new(Behaviour::Accepts as u8),
             requests: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            batched: AtomicU64::new(0),
             latencies: Mutex::default(),
             measures: AtomicBool::new(false),
         };

@@ -91,6 +91,31 @@ impl Subject {
         Ok(())
     }
 
+    /// Declares a topic with a subscription for each endpoint that gets so many events in a request.
+    pub fn declare_batched(
+        &mut self,
+        topic: &'static str,
+        endpoints: &[Arc<Endpoint>],
+        events: usize,
+    ) -> Result<(), String> {
+        self.declare(topic, &[])?;
+        let mut api = self.api();
+        self.runtime.block_on(async {
+            for (number, endpoint) in endpoints.iter().enumerate() {
+                let declaration = json!({ "destination": {
+                    "endpointType": "WebHook",
+                    "properties": {
+                        "endpointUrl": endpoint.url(), "maxEventsPerBatch": events,
+                        "preferredBatchSizeInKilobytes": 1024,
+                    },
+                }});
+                api.put_subscription(topic, &name(number), declaration)
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
     /// Declares a topic with a subscription for each endpoint that wants only subjects with this beginning.
     pub fn declare_filtered(
         &mut self,

@@ -134,7 +134,8 @@ impl Model {
             | Record::Snapshot(_)
             | Record::Purged(_)
             | Record::Resent(_)
-            | Record::Begun(_) => {}
+            | Record::Begun(_)
+            | Record::Divided(_) => {}
         }
     }
 

@@ -80,6 +80,13 @@ pub enum HistoryKind {
     DeadLetterEnd,
     /// Somebody asked for the event to be delivered again: attempts count anew, or the one that waited is due now.
     Resent,
+    /// As `Attempt`, in one request with so many events, this one among them.
+    BatchAttempt(u32),
+    /// As `LateSuccess`, of such a request.
+    BatchLateSuccess(u32),
+    /// An answer made a request with so many events come apart: each of them is sent again, and the attempt, which would have
+    /// been the one with this number, is not counted (ED-221).
+    BatchDivided(u32),
 }
 
 /// The beginning of an answer's body.
@@ -110,6 +117,24 @@ pub enum HistoryNext {
     Dropped(DeadLetterReason, DropReason),
     /// Nothing, an operator dropped it.
     Purged,
+}
+
+impl HistoryKind {
+    /// Events of the request, if it was a batch.
+    #[must_use]
+    pub const fn batch_events(self) -> Option<u32> {
+        match self {
+            Self::BatchAttempt(events)
+            | Self::BatchLateSuccess(events)
+            | Self::BatchDivided(events) => Some(events),
+            Self::Attempt
+            | Self::LateSuccess
+            | Self::EndWithoutAttempt
+            | Self::AttemptWithoutOutcome
+            | Self::DeadLetterEnd
+            | Self::Resent => None,
+        }
+    }
 }
 
 impl HistoryRecord {

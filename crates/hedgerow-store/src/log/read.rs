@@ -65,6 +65,26 @@ impl Shared {
         event_in(&group.records[record], position)
     }
 
+    /// The events of a topic from `from` on, as far as their groups are in memory.
+    pub(crate) fn read_recent_from(
+        &self,
+        from: Position,
+        bytes_max: usize,
+    ) -> Vec<(u64, StoredEvent)> {
+        let mut row = Row {
+            next: from,
+            bytes_left: bytes_max,
+            read_left: 0,
+            events: Vec::new(),
+        };
+        // Taken out of the lock: adding is long.
+        let recent = lock(&self.ring).find(from, bytes_max);
+        for (group, record) in &recent {
+            row.add(&group.records[*record]);
+        }
+        row.events
+    }
+
     /// The event at `position`.
     pub(crate) fn read(&self, position: Position) -> Result<StoredEvent, StoreError> {
         if let Some(event) = self.read_recent(position) {

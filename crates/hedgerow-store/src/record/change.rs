@@ -100,6 +100,17 @@ impl Record {
                 });
                 changes.collect()
             }
+            Self::Divided(divided) => {
+                let changes = divided.deliveries.iter().map(|delivery| DeliveryChange {
+                    subscription: divided.subscription,
+                    seq: delivery.seq,
+                    to: DeliveryState::Moved(
+                        delivery.due,
+                        Owed::Apart(delivery.progress, delivery.part),
+                    ),
+                });
+                changes.collect()
+            }
             Self::Events(_)
             | Self::Read(_)
             | Self::Catalog(_)

@@ -282,6 +282,7 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
         Record::Purged(purged) => extend_with_postcard(purged, buffer),
         Record::Resent(resent) => extend_with_postcard(resent, buffer),
         Record::Begun(begun) => extend_with_postcard(begun, buffer),
+        Record::Divided(divided) => extend_with_postcard(divided, buffer),
     }
     let length = buffer.len() - start - FRAME_HEADER_BYTES;
     let length = u32::try_from(length).expect("a record is far below 4 GiB");
@@ -318,6 +319,7 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Purged => from_postcard(&payload).map(Record::Purged),
         Kind::Resent => from_postcard(&payload).map(Record::Resent),
         Kind::Begun => from_postcard(&payload).map(Record::Begun),
+        Kind::Divided => from_postcard(&payload).map(Record::Divided),
     }
 }
 
@@ -364,6 +366,7 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
         14 => Kind::Purged,
         15 => Kind::Resent,
         16 => Kind::Begun,
+        17 => Kind::Divided,
         other => {
             return Err(StoreError::Newer {
                 what: format!("a record of kind {other}"),
@@ -395,6 +398,7 @@ fn record_kind(record: &Record) -> Kind {
         Record::Purged(_) => Kind::Purged,
         Record::Resent(_) => Kind::Resent,
         Record::Begun(_) => Kind::Begun,
+        Record::Divided(_) => Kind::Divided,
     }
 }
 

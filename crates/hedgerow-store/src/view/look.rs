@@ -26,10 +26,7 @@ impl DueDelivery {
     /// The attempts so far, where the next one is owed.
     #[must_use]
     pub fn attempt(&self) -> Option<Progress> {
-        match self.owed {
-            Owed::Attempt(progress) => Some(progress),
-            Owed::DeadLetter(_) => None,
-        }
+        self.owed.attempt()
     }
 }
 

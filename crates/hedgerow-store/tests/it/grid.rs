@@ -17,9 +17,10 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::disk::faulty::{FaultyDisk, Random};
 use hedgerow_store::log::{Log, LogOptions, RecoveredLog};
 use hedgerow_store::record::{
-    Dead, DeadThen, DeliveryChange, DeliveryState, DropReason, Failed, FailedDelivery, Hold, Holds,
-    IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite, Progress, Record, Seek, Settled,
-    SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery, seqs_in, unpack_event,
+    Dead, DeadThen, DeliveryChange, DeliveryState, Divided, DividedDelivery, DropReason, Failed,
+    FailedDelivery, Hold, Holds, IN_FLIGHT, Lease, Moved, MovedDelivery, Owed, PendingWrite,
+    Progress, Record, Seek, Settled, SettledHow, Snapshot, SnapshotPlace, Started, StartedDelivery,
+    seqs_in, unpack_event,
 };
 use hedgerow_store::recover::{Recovery, RecoveryReport, recover};
 use hedgerow_store::view::table::MemoryTable;
@@ -275,6 +276,9 @@ impl Grid {
 
     pub fn fail(&mut self, subscription: SubscriptionId, seq: u64, progress: Progress) {
         let due = Timestamp::from_millis(self.time + 10_000);
+        if seq.is_multiple_of(3) {
+            return self.divide(subscription, seq, due, progress);
+        }
         self.fail_until(subscription, seq, due, progress);
     }
 
@@ -291,6 +295,23 @@ impl Grid {
             deliveries: vec![delivery],
         }));
         self.commit();
+    }
+
+    /// Its batch came apart.
+    fn divide(&mut self, subscription: SubscriptionId, seq: u64, due: Timestamp, before: Progress) {
+        let delivery = DividedDelivery {
+            seq,
+            due,
+            progress: before,
+            part: seq,
+        };
+        self.journal(Record::Divided(Divided {
+            subscription,
+            deliveries: vec![delivery],
+        }));
+        self.commit();
+        let owed = self.view.owed(subscription, due, seq).unwrap();
+        assert_eq!(owed, Some(Owed::Apart(before, seq)));
     }
 
     pub fn settle(&mut self, subscription: SubscriptionId, seq: u64, due: Timestamp) {
@@ -316,7 +337,7 @@ impl Grid {
         let at = self.random.below(waiting.len() as u64) as usize;
         let (due, seq) = (waiting[at].due, waiting[at].seq);
         let before = match waiting[at].owed {
-            Owed::Attempt(progress) => progress,
+            Owed::Attempt(progress) | Owed::Apart(progress, _) => progress,
             Owed::DeadLetter(pending) => {
                 let write = PendingWrite {
                     failed: pending.write.failed + 1,

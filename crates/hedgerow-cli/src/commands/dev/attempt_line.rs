@@ -89,7 +89,8 @@ pub fn of(topic: &str, subscription: &str) -> String {
 fn met(note: &AttemptNote) -> String {
     let status = (note.status != 0).then(|| note.status.to_string());
     let outcome = note.outcome.map(|outcome| outcome.to_string());
-    let met: Vec<String> = status.into_iter().chain(outcome).collect();
+    let batch = note.batch_events.map(|events| format!("({events} events)"));
+    let met: Vec<String> = status.into_iter().chain(outcome).chain(batch).collect();
     met.join(" ")
 }
 
@@ -159,6 +160,7 @@ mod tests {
             outcome: None,
             status: 200,
             detail: None,
+            batch_events: None,
             ended: NOW,
             duration: Duration::from_millis(3),
             next: NoteNext::Delivered,

@@ -89,12 +89,22 @@ pub(super) struct Settings {
     /// Seconds that they wait at most; the server's setting by default, which is 14400.
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = window)]
     pub delayed_delivery_max_window: Option<u32>,
-    /// Events that are sent together at most, 1 to 5000. Servers of this version send one at a time and refuse it.
+    /// Events that are sent together at most, 1 to 5000; one at a time by default, and 10 if only the size is given. A batch
+    /// succeeds or fails as a whole: ask for no more than the endpoint handles within its timeout.
     #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = batch_events)]
     pub max_events_per_batch: Option<u16>,
-    /// Kilobytes that are preferably sent together, 1 to 1024. Servers of this version refuse it.
+    /// Kilobytes that are preferably sent together, 1 to 1024; 64 if only the count is given. An event that is larger goes alone.
     #[arg(long, value_name = "KILOBYTES", allow_negative_numbers = true, value_parser = batch_kilobytes)]
     pub preferred_batch_size_in_kilobytes: Option<u16>,
+    /// Whether the events of a batch that failed for good are sent again one by one; not by default.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub batch_isolate_on_final: Option<bool>,
+    /// Whether a batch that is answered 413 is sent again in two halves; not by default.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub batch_split_on_413: Option<bool>,
+    /// Whether a success may name events of its batch that failed, in its `batchItemFailures`; not by default.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub batch_per_entry_acknowledgement: Option<bool>,
     /// Where events that are given up are written: a directory below the server's setting `dead_letter.directory`; without
     /// a value, nowhere.
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = "")]
@@ -235,7 +245,7 @@ impl Settings {
     }
 
     /// What is given of how an attempt is judged and when none are made: group, member and value.
-    fn held_and_tried(&self) -> [(&'static str, &'static str, Option<Value>); 9] {
+    fn held_and_tried(&self) -> [(&'static str, &'static str, Option<Value>); 12] {
         [
             (
                 "retry",
@@ -281,6 +291,21 @@ impl Settings {
                 "delayedDelivery",
                 "maxWindow",
                 self.delayed_delivery_max_window.map(Value::from),
+            ),
+            (
+                "batch",
+                "isolateOnFinal",
+                self.batch_isolate_on_final.map(Value::from),
+            ),
+            (
+                "batch",
+                "splitOn413",
+                self.batch_split_on_413.map(Value::from),
+            ),
+            (
+                "batch",
+                "perEntryAcknowledgement",
+                self.batch_per_entry_acknowledgement.map(Value::from),
             ),
         ]
     }

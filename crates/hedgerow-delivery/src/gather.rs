@@ -1,0 +1,242 @@
+//! Makes a batch: reads the events of deliveries that may travel together, writes them into one body until it is full, and
+//! waits for the engine's leave to send it. What is left over goes back in line.
+//!
+//! The engine holds positions and knows nothing of bytes (design D6), so it cannot know how many events fit into a body. This
+//! task does, and the engine records which deliveries start before the request's first byte goes out, as for a single one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hedgerow_core::batch::{BatchLimits, Filling, Offer};
+use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::retry::DeliveryKey;
+use hedgerow_core::time::Now;
+use hedgerow_dialect::delivery::{self, BatchBody, CommonText, Content, ResolvedHeaders};
+use hedgerow_dialect::event_grid::path_of;
+use hedgerow_io::clock::OpenExchange;
+use hedgerow_store::record::unpack_event;
+use hedgerow_store::{Store, StoreError, StoredEvent};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::attempt::{self, Context, Job, Report, ReportKind};
+use crate::plan::Plan;
+
+/// Bytes of events that are read ahead for one batch at most: what does not fit is read for nothing.
+const READ_BYTES_MAX: usize = 256 * 1024;
+
+/// The next event is read together with the one before if no more than so many lie between them.
+const NEAR: u64 = 16;
+
+/// What is to be gathered.
+pub(crate) struct Gather {
+    pub(crate) subscription: SubscriptionId,
+    pub(crate) topic: TopicId,
+    /// Which of the subscription's.
+    pub(crate) token: u64,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) limits: BatchLimits,
+    /// The deliveries that may travel together, the first one in order first.
+    pub(crate) seqs: Vec<u64>,
+    /// Bytes of the body that was made last.
+    pub(crate) capacity: usize,
+}
+
+/// A batch that may be sent.
+pub(crate) struct Gathered {
+    pub(crate) token: u64,
+    /// The deliveries in it, some of those that were given, in their order.
+    pub(crate) seqs: Vec<u64>,
+    /// Bytes of its body.
+    pub(crate) body_bytes: usize,
+    /// Dropped, it is not sent.
+    pub(crate) leave: oneshot::Sender<Leave>,
+}
+
+/// The engine has recorded that the attempt starts.
+pub(crate) struct Leave {
+    /// Which attempt, from 1, the same for all.
+    pub(crate) attempt: u16,
+    pub(crate) started: Now,
+    pub(crate) exchange: OpenExchange,
+}
+
+/// A batch as it goes out.
+struct Formed {
+    events: VecDeque<(u64, StoredEvent)>,
+    body: Vec<u8>,
+    data_version: CommonText,
+    trace: CommonText,
+    /// The custom headers, the same for all.
+    custom: ResolvedHeaders,
+}
+
+/// Makes the batch, and sends it when it may.
+pub(crate) async fn run(context: Arc<Context>, gather: Gather, reports: mpsc::Sender<Report>) {
+    let formed = form(&context.store, &gather).await;
+    let key = DeliveryKey {
+        subscription: gather.subscription,
+        seq: gather.seqs[0],
+    };
+    let token = gather.token;
+    let (leave, told) = oneshot::channel();
+    let (formed, kind) = match formed {
+        Ok(formed) => {
+            let kind = ReportKind::Gathered(Gathered {
+                token,
+                seqs: formed.events.iter().map(|(seq, _)| *seq).collect(),
+                body_bytes: formed.body.len(),
+                leave,
+            });
+            (Some(formed), kind)
+        }
+        Err((seq, error)) => (None, ReportKind::NotGathered { token, seq, error }),
+    };
+    // The engine may be gone, and then nobody is left to tell.
+    let _ = reports.send(Report { key, kind }).await;
+    let (Some(mut formed), Ok(leave)) = (formed, told.await) else {
+        return;
+    };
+    let Some((seq, first)) = formed.events.pop_front() else {
+        return;
+    };
+    let job = Job {
+        key: DeliveryKey { seq, ..key },
+        topic: gather.topic,
+        attempt: leave.attempt,
+        plan: gather.plan,
+        started: leave.started,
+        exchange: leave.exchange,
+    };
+    let sent = Content::Batch {
+        events: 1 + formed.events.len(),
+        data_version: formed.data_version.get(),
+    };
+    let trace = formed.trace.get().and_then(attempt::next_trace);
+    let custom = formed.custom;
+    let trace = trace.as_deref();
+    let request = attempt::post(&context, &job, formed.body, sent, &custom, trace);
+    let others = formed.events.into();
+    attempt::exchange(&context, job, first, others, request, reports).await;
+}
+
+/// Fills a body, in the order in which the deliveries are given, until the next one does not fit.
+async fn form(store: &Arc<dyn Store>, gather: &Gather) -> Result<Formed, (u64, StoreError)> {
+    let schema = gather.plan.delivery_schema;
+    let topic_path = &gather.plan.topic_path;
+    let mut body = BatchBody::begin(schema, topic_path, gather.capacity);
+    let mut filling = Filling::new(gather.limits);
+    let mut formed = Formed {
+        events: VecDeque::with_capacity(gather.seqs.len().min(READ_AHEAD_MAX)),
+        body: Vec::new(),
+        data_version: CommonText::default(),
+        trace: CommonText::default(),
+        custom: ResolvedHeaders::none(),
+    };
+    let mut shelf = VecDeque::new();
+    for (at, seq) in gather.seqs.iter().copied().enumerate() {
+        let left = gather
+            .limits
+            .preferred_bytes
+            .saturating_sub(filling.bytes());
+        let event = next_event(store, gather, at, left, &mut shelf).await;
+        let event = event.map_err(|error| (seq, error))?;
+        let unpacked = unpack_event(&event.bytes).map_err(|error| (seq, error))?;
+        let bytes = body.push(&unpacked, event.published);
+        let path = path_of(topic_path, &unpacked);
+        let custom = attempt::resolved_headers(&gather.plan, &unpacked, &path);
+        match filling.offer(custom.clone(), bytes) {
+            Offer::Joins => formed.custom = custom,
+            Offer::PassedOver => {
+                body.undo();
+                continue;
+            }
+            Offer::Full => {
+                body.undo();
+                break;
+            }
+        }
+        let version = unpacked.data_version.as_deref();
+        formed.data_version.note(version.unwrap_or_default());
+        let trace = attempt::trace(&unpacked, Some);
+        formed.trace.note(trace.as_deref().unwrap_or_default());
+        drop(path);
+        drop(unpacked);
+        formed.events.push_back((seq, event));
+        if filling.is_full() {
+            break;
+        }
+    }
+    formed.body = body.finish();
+    Ok(formed)
+}
+
+/// Deliveries for which room is made at once.
+const READ_AHEAD_MAX: usize = 1_024;
+
+/// The event of the delivery at `at`, from what was read before if it is there. Events that follow each other are read together.
+async fn next_event(
+    store: &Arc<dyn Store>,
+    gather: &Gather,
+    at: usize,
+    bytes_left: usize,
+    shelf: &mut VecDeque<(u64, StoredEvent)>,
+) -> Result<StoredEvent, StoreError> {
+    let seq = gather.seqs[at];
+    while shelf.front().is_some_and(|(of, _)| *of < seq) {
+        shelf.pop_front();
+    }
+    if shelf.front().is_none_or(|(of, _)| *of != seq) {
+        let position = Position {
+            topic: gather.topic,
+            seq,
+        };
+        let next = gather.seqs.get(at + 1);
+        let is_near = next.is_some_and(|next| next.abs_diff(seq) <= NEAR);
+        // Alone it is read alone.
+        let bytes = if is_near {
+            bytes_left.min(READ_BYTES_MAX)
+        } else {
+            0
+        };
+        *shelf = read_row(store, position, bytes).await?.into();
+    }
+    match shelf.pop_front() {
+        Some((of, event)) if of == seq => Ok(event),
+        _ => {
+            attempt::read(
+                store,
+                Position {
+                    topic: gather.topic,
+                    seq,
+                },
+            )
+            .await
+        }
+    }
+}
+
+/// Reads events from a position on, from memory if they are recent.
+async fn read_row(
+    store: &Arc<dyn Store>,
+    from: Position,
+    bytes_max: usize,
+) -> Result<Vec<(u64, StoredEvent)>, StoreError> {
+    if bytes_max == 0 {
+        let event = attempt::read(store, from).await?;
+        return Ok(vec![(from.seq, event)]);
+    }
+    let recent = store.read_recent_from(from, bytes_max);
+    if !recent.is_empty() {
+        return Ok(recent);
+    }
+    let store = Arc::clone(store);
+    tokio::task::spawn_blocking(move || store.read_from(from, bytes_max))
+        .await
+        .unwrap_or(Err(StoreError::Closed))
+}
+
+/// How many deliveries may be worth reading for a batch: no more of the smallest events fit.
+pub(crate) fn worth_reading(plan: &Plan, limits: &BatchLimits) -> usize {
+    let least = delivery::event_bytes_min(plan.delivery_schema) + ",".len();
+    limits.events_max.min(1 + limits.preferred_bytes / least)
+}
