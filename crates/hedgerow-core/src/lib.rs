@@ -18,6 +18,7 @@
 //! | [`retry`] | when the next attempt is, or that there is none |
 //! | [`hold`] | what keeps due deliveries from starting: probation, delayed delivery |
 //! | [`batch`] | which due deliveries travel in one request |
+//! | [`order`] | which events of an ordered subscription have to wait for others |
 //! | [`dead_letter`] | when an undelivered event is written to the dead-letter store, and under which name |
 //! | [`validation`] | whether an endpoint wants deliveries |
 //! | [`rate`] | how fast may be published to a topic |
@@ -37,6 +38,7 @@ pub mod hold;
 pub mod likeness;
 pub mod limits;
 pub mod name;
+pub mod order;
 pub mod outcome;
 pub mod position;
 pub mod rate;

@@ -265,6 +265,10 @@ pub const DELIVERY_ROW_BYTES_MAX: u64 = 128;
 /// Changes of declarations that wait for the one under way.
 pub const CHANGES_WAITING_MAX: usize = 256;
 
+/// Deliveries of an ordered subscription that are begun and not settled: their keys are in memory, and so is who waits for whom.
+/// Beyond, new events wait in the log, whatever their keys.
+pub const ORDERED_OPEN_MAX: usize = 8_192;
+
 // --- declarations ---
 
 /// Filters of one subscription that are in force at a time, each for the events from its own on: more than one while the

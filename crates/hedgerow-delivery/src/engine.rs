@@ -16,6 +16,7 @@
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> say of what was held when it is due                    (engine/holds.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
+//!                     one after the other                                    (engine/ordering.rs)
 //!                     several together                       (engine/gathering.rs, engine/batches.rs)
 //!                 --> end what is not attempted any more                     (engine/endings.rs)
 //! ```
@@ -42,6 +43,7 @@ mod handshakes;
 mod holds;
 mod lookups;
 mod lost_attempts;
+mod ordering;
 mod pauses;
 mod purges;
 mod reader;
@@ -222,6 +224,12 @@ enum Internal {
     ResendRead(Result<ResendRead, StoreError>),
     /// What became of a write of dead letters.
     LettersWritten(Result<LetterReport, StoreError>),
+    /// Events whose keys an ordered subscription needs.
+    KeysRead {
+        subscription: SubscriptionId,
+        path: String,
+        result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
+    },
     /// What became of a handshake of a subscription, by its token.
     HandshakeEnded {
         subscription: SubscriptionId,
@@ -469,6 +477,11 @@ impl Engine {
             Internal::Checkpointed(result) => self.checkpointed(result),
             Internal::LettersWritten(report) => self.letters_written(report),
             Internal::ResendRead(read) => self.resend_read(read?),
+            Internal::KeysRead {
+                subscription,
+                path,
+                result,
+            } => self.keys_read(subscription, &path, result?),
             Internal::HandshakeEnded {
                 subscription,
                 token,

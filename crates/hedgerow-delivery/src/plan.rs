@@ -12,8 +12,8 @@ use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
-    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, ProbationSpec, Profile,
-    WebhookTls,
+    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, OnFailure, ProbationSpec,
+    Profile, WebhookTls,
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::start_interval;
@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     /// How much travels together; `None` if events are sent one by one.
     pub(crate) batch: Option<BatchLimits>,
     pub(crate) batch_answers: AnswerSettings,
+    /// An event that fails for good is tried again, and those of its key wait.
+    pub(crate) blocks: bool,
     /// Nothing is attempted (ED-312).
     pub(crate) is_paused: bool,
     /// From then on nothing is attempted either, and it is about to be deleted (ED-173).
@@ -71,6 +73,12 @@ pub(crate) struct Plan {
     secrets: OnceLock<Secrets>,
     path_secrets: OnceLock<Secrets>,
 }
+
+/// The limits of events that never end.
+const NO_END: RetryPolicy = RetryPolicy {
+    max_delivery_attempts: u16::MAX,
+    event_time_to_live: Duration::MAX,
+};
 
 /// An endpoint that cannot be sent to. Refused when a subscription is declared; met again only if the rules for
 /// endpoints became stricter since.
@@ -93,6 +101,8 @@ impl Plan {
             target: target.endpoint(),
             path: path_and_query.path().to_owned(),
         });
+        let ordering = subscription.spec.ordering.as_ref();
+        let blocks = ordering.is_some_and(|ordering| ordering.on_failure == OnFailure::Block);
         Ok(Self {
             topic_name: source_name(topic.name.as_str(), subscription.domain_topic.as_ref()),
             topic_path: path_of_topic(topic),
@@ -102,7 +112,12 @@ impl Plan {
             target,
             path_and_query,
             kind: subscription.spec.destination.kind(),
-            policy: subscription.spec.retry_policy,
+            policy: if blocks {
+                NO_END
+            } else {
+                subscription.spec.retry_policy
+            },
+            blocks,
             overrides: subscription.spec.overrides.clone(),
             disable_on_gone: subscription.spec.disable_on_gone,
             response_timeout: subscription.spec.response_timeout,

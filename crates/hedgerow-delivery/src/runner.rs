@@ -15,6 +15,7 @@
 //! ```
 
 mod gathering;
+mod order;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -75,6 +76,8 @@ pub(crate) struct Runner {
     pub(crate) expiries: Option<Expiries>,
     /// Deliveries of batches that came apart, and the parts that they belong to.
     parts: HashMap<u64, u64>,
+    /// What is known beside if its events are ordered.
+    pub(crate) order: Option<Box<order::Order>>,
     /// The batch that is being made.
     pub(crate) gathering: Option<Gathering>,
     /// How long its batches took to be answered.
@@ -209,6 +212,7 @@ impl Runner {
             letters: Letters::default(),
             expiries: None,
             parts: HashMap::new(),
+            order: None,
             gathering: None,
             response_times: ResponseTimes::default(),
             gathered: 0,
@@ -272,6 +276,10 @@ impl Runner {
     fn first_waiting(&self) -> Option<Next> {
         let may_begin = self.unbegun.is_empty() && self.gathering.is_none();
         let waiting = self.waiting.front().filter(|_| may_begin)?;
+        // Ordered ones are begun before they are attempted.
+        if self.is_ordered(waiting.seq) {
+            return None;
+        }
         Some(self.unattempted(*waiting))
     }
 
@@ -366,6 +374,10 @@ impl Runner {
             Some(row) => {
                 self.due.remove(&(row, next.seq));
                 self.ready.remove(&next.order());
+                if let Some(order) = &mut self.order {
+                    order.parked.remove(&next.seq);
+                    order.ready.remove(&next.seq);
+                }
                 if let Some(expiries) = &mut self.expiries {
                     expiries.remove(next.published, next.seq);
                     self.drop_ready(row, next.seq);
@@ -512,6 +524,10 @@ impl Runner {
             return Some(standing.map_or(Standing::NotBegun, |progress| {
                 Standing::Due(next.due, progress)
             }));
+        }
+        let parked = self.order.as_ref().and_then(|order| order.parked.get(&seq));
+        if let Some((row, progress)) = parked {
+            return Some(Standing::Due(*row, *progress));
         }
         let is_ahead = seq >= self.behind_at.unwrap_or(head);
         // They wait in the order in which they were read.

@@ -119,6 +119,9 @@ pub struct FilterVersion {
     pub from_seq: u64,
     /// The filter.
     pub filter: FilterSpec,
+    /// The key that these events are ordered by, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordering_key: Option<String>,
 }
 
 /// Everything declared, at one revision.
@@ -464,6 +467,12 @@ impl Subscription {
         version.map(|version| &version.filter)
     }
 
+    /// From which events on which key orders them, ascending, as far as that is known.
+    pub fn ordering_keys(&self) -> impl Iterator<Item = (u64, Option<&str>)> {
+        let versions = self.former_filters.iter().chain(&self.filters);
+        versions.map(|version| (version.from_seq, version.ordering_key.as_deref()))
+    }
+
     /// Whether it receives events: its endpoint, or the one before it, has consented.
     #[must_use]
     pub fn is_active(&self) -> bool {
@@ -475,6 +484,7 @@ impl Subscription {
         self.filters = vec![FilterVersion {
             from_seq: next_seq,
             filter: self.spec.filter.clone(),
+            ordering_key: ordering_key(&self.spec),
         }];
     }
 
@@ -516,11 +526,12 @@ impl Subscription {
     }
 
     fn update(&mut self, spec: SubscriptionSpec, next_seq: u64) {
-        if self.spec.filter != spec.filter {
+        if self.spec.filter != spec.filter || ordering_key(&self.spec) != ordering_key(&spec) {
             self.filters.retain(|version| version.from_seq < next_seq);
             self.filters.push(FilterVersion {
                 from_seq: next_seq,
                 filter: spec.filter.clone(),
+                ordering_key: ordering_key(&spec),
             });
         }
         if self.spec.destination != spec.destination {
@@ -528,4 +539,8 @@ impl Subscription {
         }
         self.spec = spec;
     }
+}
+
+fn ordering_key(spec: &SubscriptionSpec) -> Option<String> {
+    spec.ordering.as_ref().map(|ordering| ordering.key.clone())
 }

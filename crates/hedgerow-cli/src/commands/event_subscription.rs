@@ -123,7 +123,7 @@ impl Source {
 }
 
 /// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 11] = [
+pub const DECLARED: [&str; 13] = [
     "filter",
     "retryPolicy",
     "retry",
@@ -136,6 +136,7 @@ pub const DECLARED: [&str; 11] = [
     "probation",
     "delayedDelivery",
     "batch",
+    "ordering",
 ];
 
 const LIST: [Column; 11] = [
@@ -156,7 +157,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 49] = [
+const ONE: [Column; 51] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -207,6 +208,8 @@ const ONE: [Column; 49] = [
         "batch per-entry acknowledgement",
         "/batch/perEntryAcknowledgement",
     ),
+    ("ordering key", "/ordering/key"),
+    ("ordering on failure", "/ordering/onFailure"),
     (
         "batches answered within, 95 %, ms",
         "/status/batches/responseTime95PercentInMs",

@@ -11,6 +11,7 @@ use super::dead_letter::{DeadLetterDestination, check_settings};
 use super::delivery_schema::DeliverySchema;
 use super::fields::{Fields, integer};
 use super::hold::{ProbationSpec, check_delayed_delivery};
+use super::ordering::OrderingSpec;
 use super::{
     AttributeRules, Checked, DeliveryAttribute, EndpointType, EndpointUrl, FilterSpec, SpecError,
     Warning, WebhookTls, delivery_attributes,
@@ -56,6 +57,8 @@ pub struct SubscriptionSpec {
     pub delayed_delivery: DelayedDeliverySettings,
     /// How many events travel together.
     pub batch: BatchSpec,
+    /// Which events are sent one after the other; `None` for none.
+    pub ordering: Option<OrderingSpec>,
 }
 
 /// Where events go.
@@ -112,6 +115,7 @@ impl SubscriptionSpec {
             probation: ProbationSpec::default(),
             delayed_delivery: DelayedDeliverySettings::default(),
             batch: BatchSpec::default(),
+            ordering: None,
         }
     }
 
@@ -155,6 +159,10 @@ impl SubscriptionSpec {
             probation: ProbationSpec::check(fields.object("probation")?)?,
             delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?, form)?,
             batch,
+            ordering: fields
+                .object("ordering")?
+                .map(OrderingSpec::check)
+                .transpose()?,
         };
         fields.refuse(&[
             "deliveryWithResourceIdentity",
@@ -246,6 +254,7 @@ impl SubscriptionSpec {
             "probation": self.probation.to_json(),
             "delayedDelivery": self.delayed_delivery.to_json(),
             "batch": self.batch.answers_json(),
+            "ordering": self.ordering.as_ref().map(OrderingSpec::to_json),
         })
     }
 }

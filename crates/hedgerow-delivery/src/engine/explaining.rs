@@ -192,6 +192,9 @@ impl Engine {
             }
             _ => {}
         }
+        if runner.must_wait_in_line(seq) {
+            return WaitingFor::EarlierEvent;
+        }
         let head = self.readers.get(&topic).map_or(seq, |reader| reader.head);
         let read_to = runner.behind_at.unwrap_or(head);
         if due.is_none() && seq >= read_to {

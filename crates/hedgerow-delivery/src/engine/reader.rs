@@ -73,6 +73,7 @@ fn offer_to(
     runner: &mut Runner,
     answer: &Answer<SubscriptionId>,
     seq: u64,
+    event: &FilterEvent<'_>,
     published: Timestamp,
 ) -> Offered {
     runner.metrics.note_evaluated(answer.evaluated);
@@ -83,6 +84,7 @@ fn offer_to(
         runner.behind_at = Some(seq);
         return Offered::NoRoom;
     }
+    runner.join_line(seq, event);
     runner.offer(seq, published);
     Offered::Taken
 }
@@ -180,7 +182,7 @@ impl Engine {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;
                 };
-                match offer_to(runner, &answer, seq, events.published) {
+                match offer_to(runner, &answer, seq, &event, events.published) {
                     Offered::Unwanted => {}
                     Offered::Taken => matched.push(answer.id),
                     Offered::NoRoom => {
@@ -312,7 +314,7 @@ impl Engine {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;
                 };
-                match offer_to(runner, &answer, seq, stored.published) {
+                match offer_to(runner, &answer, seq, &event, stored.published) {
                     Offered::Unwanted => {}
                     Offered::Taken => matched.push(answer.id),
                     Offered::NoRoom => {

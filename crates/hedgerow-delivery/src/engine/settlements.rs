@@ -327,7 +327,22 @@ impl Engine {
                     last_status: status,
                     ..progress
                 };
-                Some((retry::Next::Dead(reason), progress))
+                let next = retry::Next::Dead(reason);
+                let runner = self.runners.get(&key.subscription);
+                if runner.is_none_or(|runner| !runner.plan.blocks) {
+                    return Some((next, progress));
+                }
+                let failed = FailedAttempt {
+                    key,
+                    attempts: progress.attempts,
+                    first_attempt: progress.first_attempt,
+                    started: progress.last_attempt,
+                    ended,
+                    floor: std::time::Duration::ZERO,
+                    retry_after: None,
+                    hold_until: self.hold_until(key.subscription),
+                };
+                Some((self.never_dead(next, &failed), progress))
             }
         }
     }
@@ -503,6 +518,7 @@ impl Engine {
         };
         for (seq, due) in &settled.deliveries {
             runner.drop_due(*due, *seq);
+            runner.end_in_line(*seq);
         }
         let count = settled.deliveries.len() as u64;
         runner.unsettled_successes = runner.unsettled_successes.saturating_sub(count);
@@ -516,6 +532,10 @@ impl Engine {
         };
         if let Some(due) = dead.due {
             runner.drop_due(due, dead.seq);
+        }
+        if runner.order.is_some() {
+            runner.end_in_line(dead.seq);
+            self.wakes.insert((self.turn.timestamp, id));
         }
         if let DeadThen::WriteDue(due, write) = dead.then {
             runner.note_due(due, dead.seq, Owed::DeadLetter(dead.pending(write)));

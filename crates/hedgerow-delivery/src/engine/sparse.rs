@@ -48,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         subscription: SubscriptionId,
         events: &[(u64, Timestamp)],

@@ -20,6 +20,7 @@ impl Engine {
         if self.phase != Phase::Running || !self.runners.contains_key(&id) {
             return Ok(());
         }
+        self.follow_lines(id)?;
         self.move_held(id)?;
         let now = self.now();
         let Some(runner) = self.runners.get(&id) else {
@@ -77,6 +78,9 @@ impl Engine {
 
     /// Why a delivery that is due ends without another attempt, if it does.
     pub(super) fn why_it_ends(&self, runner: &Runner, next: &Next) -> Option<DeadLetterReason> {
+        if runner.plan.blocks {
+            return None;
+        }
         let now = self.now();
         // What became due while the server was away is due now (ED-208), and judged by that time. During a hold nothing
         // expires (ED-228), but while paused it does at its time (ED-203).
@@ -136,7 +140,9 @@ impl Engine {
 
     /// Whether its limits allow another attempt: what may wait to be settled, and how many its endpoint takes (ED-167).
     fn may_begin(&self, runner: &Runner) -> bool {
-        runner.gathering.is_none()
+        let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
+        !is_unread
+            && runner.gathering.is_none()
             && runner.unsettled_successes < self.settings.unsettled_successes_max
             && runner.not_before <= self.now()
     }

@@ -199,6 +199,8 @@ impl Engine {
         self.runners.insert(id, runner);
         self.join_endpoint(id);
         self.file_filters(id);
+        self.follow_ordering(id);
+        self.read_keys(id)?;
         self.follow_pause(id);
         self.plan_wake(id)
     }
@@ -241,6 +243,7 @@ impl Engine {
         self.put_gathering_back(id);
         // First: whatever follows offers or attempts by what is declared now.
         self.file_filters(id);
+        self.follow_ordering(id);
         let Some((_, plan)) = self.plan(id) else {
             return Ok(());
         };

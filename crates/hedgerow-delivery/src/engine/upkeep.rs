@@ -335,6 +335,7 @@ impl Engine {
                     Internal::ReadBehind { .. }
                     | Internal::LettersWritten(_)
                     | Internal::ResendRead(_)
+                    | Internal::KeysRead { .. }
                     | Internal::HandshakeEnded { .. },
                 ) => {}
                 None => return Err(StoreError::Closed),

@@ -31,6 +31,8 @@ pub enum WaitingFor {
     },
     /// After probation, or delayed delivery, one event is tried alone; it is another one.
     Trial,
+    /// An earlier event of its key is not settled.
+    EarlierEvent,
     /// The subscription stands before it.
     Reading {
         /// Events of the topic from where it stands up to this one.
@@ -72,6 +74,7 @@ impl WaitingFor {
             Self::EndOfHold => "EndOfHold",
             Self::DueTime { .. } => "DueTime",
             Self::Trial => "Trial",
+            Self::EarlierEvent => "EarlierEvent",
             Self::Reading { .. } => "Reading",
             Self::Pace { .. } => "Pace",
             Self::Settlements => "Settlements",

@@ -72,7 +72,10 @@ impl Runner {
         let alike = |next: &Next| Alike {
             attempts: next.attempts(),
             group: self.parts.get(&next.seq).copied(),
-            headers: (),
+            headers: self
+                .order
+                .as_ref()
+                .and_then(|order| order.lines.key(next.seq)),
         };
         let of_first = alike(&first);
         let mut taken = vec![first];
@@ -80,6 +83,15 @@ impl Runner {
             return taken;
         }
         let is_alike = |next: &Next| alike(next) == of_first && !ends(next);
+        if of_first.headers.is_some() {
+            let mut behind = self.behind_in_line(&first, now, is_alike);
+            behind.truncate(count - 1);
+            for next in &behind {
+                self.take(next);
+            }
+            taken.append(&mut behind);
+            return taken;
+        }
         let ready = self.ready.iter().take(LOOK_MAX).map(Self::next_ready);
         let due = self.due.iter().take(LOOK_MAX).map(Self::next_retry);
         let rows = ready
@@ -112,6 +124,9 @@ impl Runner {
     pub(crate) fn put_back(&mut self, left: Vec<Next>) {
         for next in left.into_iter().rev() {
             match (next.row, next.progress) {
+                (Some(row), Some(progress)) if self.must_wait_in_line(next.seq) => {
+                    self.place((row, next.seq), progress);
+                }
                 (Some(row), Some(progress)) if row == next.due => {
                     self.due.insert((row, next.seq), progress);
                 }

@@ -27,6 +27,9 @@ impl Runner {
             && first.key().due < until
         {
             let (order, (row, progress)) = first.remove_entry();
+            if let Some(lines) = &mut self.order {
+                lines.ready.remove(&order.seq);
+            }
             taken.push(((row, order.seq), order.due, progress));
         }
         taken
@@ -57,6 +60,9 @@ impl Runner {
             seq,
         };
         self.ready.insert(order, (row, progress));
+        if let Some(order) = &mut self.order {
+            order.ready.insert(seq);
+        }
     }
 
     pub(super) fn drop_ready(&mut self, row: Timestamp, seq: u64) {
@@ -88,11 +94,11 @@ impl Runner {
                 if !self.parts.is_empty() {
                     self.parts.remove(&key.1);
                 }
-                self.due.insert(key, progress);
+                self.place(key, progress);
             }
             Owed::Apart(progress, part) => {
                 self.parts.insert(key.1, part);
-                self.due.insert(key, progress);
+                self.place(key, progress);
             }
             Owed::DeadLetter(_) => self.letters.note(key),
         }
@@ -102,6 +108,10 @@ impl Runner {
     pub(crate) fn drop_due(&mut self, due: Timestamp, seq: u64) {
         self.due.remove(&(due, seq));
         self.parts.remove(&seq);
+        if let Some(order) = &mut self.order {
+            order.parked.remove(&seq);
+            order.ready.remove(&seq);
+        }
         self.drop_ready(due, seq);
         self.drop_expiry(seq);
         self.letters.drop_row(due, seq);
@@ -150,6 +160,7 @@ impl Runner {
     pub(crate) fn purge(&mut self, to_seq: u64) -> Vec<u64> {
         self.due.retain(|(_, seq), _| *seq >= to_seq);
         self.parts.retain(|seq, _| *seq >= to_seq);
+        self.purge_lines(to_seq);
         self.ready.retain(|order, _| order.seq >= to_seq);
         if let Some(expiries) = &mut self.expiries {
             expiries.retain(|seq| seq >= to_seq);

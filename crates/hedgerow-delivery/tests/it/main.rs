@@ -24,6 +24,7 @@ mod history;
 mod holds;
 mod late;
 mod letter_box;
+mod ordering;
 mod pauses;
 mod purge;
 mod reader;

@@ -113,6 +113,7 @@ fn details(waiting_for: WaitingFor) -> Vec<(&'static str, Value)> {
         | WaitingFor::EndOfHold
         | WaitingFor::DueTime { .. }
         | WaitingFor::Trial
+        | WaitingFor::EarlierEvent
         | WaitingFor::Settlements => Vec::new(),
         WaitingFor::Reading { behind } => vec![("eventsBehind", json!(behind))],
         WaitingFor::Pace { until } => vec![("notBefore", json!(until.to_string()))],
@@ -292,6 +293,10 @@ fn why_it_waits(waiting: &Waiting) -> Option<String> {
             let until = hold.until.map(|until| format!(" ended at {until}"));
             let until = until.unwrap_or_else(|| " is over".to_owned());
             format!("the hold{after}{until}: one event is tried alone first")
+        }
+        WaitingFor::EarlierEvent => {
+            "an earlier event with its key is not settled, and they go one after the other"
+                .to_owned()
         }
         WaitingFor::Reading { behind: 1 } => "it is about to be read".to_owned(),
         WaitingFor::Reading { behind } => {

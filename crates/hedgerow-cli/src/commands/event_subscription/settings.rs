@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use clap::{ArgAction, Args};
 use hedgerow_core::limits;
-use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::spec::{DeliverySchema, OnFailure};
 use serde_json::{Value, json};
 
 use super::advanced_filter::AdvancedFilters;
@@ -105,6 +105,14 @@ pub(super) struct Settings {
     /// Whether a success may name events of its batch that failed, in its `batchItemFailures`; not by default.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub batch_per_entry_acknowledgement: Option<bool>,
+    /// What orders events: `subject`, or a path into the data such as `data.customer.id`. Those with one key are sent one after
+    /// the other; without a value, none are.
+    #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "")]
+    pub ordering_key: Option<String>,
+    /// What becomes of a key whose event fails for good: `skip` (by default) ends the event and sends the next one, `block` tries
+    /// it again for as long as it takes.
+    #[arg(long, value_name = "WHAT")]
+    pub ordering_on_failure: Option<OnFailure>,
     /// Where events that are given up are written: a directory below the server's setting `dead_letter.directory`; without
     /// a value, nowhere.
     #[arg(long, value_name = "DIRECTORY", num_args = 0..=1, default_missing_value = "")]
@@ -200,6 +208,14 @@ impl Settings {
             if let Some(value) = value {
                 body[group][name] = value;
             }
+        }
+        match self.ordering_key.as_deref() {
+            Some("") => body["ordering"] = Value::Null,
+            Some(key) => body["ordering"]["key"] = json!(key),
+            None => {}
+        }
+        if let Some(what) = self.ordering_on_failure {
+            body["ordering"]["onFailure"] = json!(what.as_str());
         }
         if let Some(seconds) = self.response_timeout {
             body["responseTimeoutSeconds"] = json!(seconds);
