@@ -70,7 +70,6 @@ use hedgerow_store::disk::Disk;
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::view::View;
 use hedgerow_store::{Store, StoreError};
-use tokio::runtime::Handle;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -93,6 +92,7 @@ use crate::metrics::Metrics;
 use crate::note::AttemptNote;
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
+use crate::spawner::Spawner;
 use crate::windows::Windows;
 
 /// Inputs of one kind that one turn takes at most.
@@ -133,7 +133,7 @@ pub struct Parts {
     /// The store's epoch.
     pub epoch: u32,
     /// Where attempts run.
-    pub spawner: Handle,
+    pub spawner: Spawner,
     /// What this process counts.
     pub metrics: Arc<Metrics>,
     /// When this process began to deliver. What was in flight since then was ended by it when the store failed, and not lost
@@ -151,7 +151,7 @@ pub struct Engine {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     guard: Arc<AddressGuard>,
-    spawner: Handle,
+    spawner: Spawner,
     metrics: Arc<Metrics>,
     epoch: u32,
     process_began: Timestamp,
@@ -390,7 +390,10 @@ impl Engine {
                 let sleep = tokio::time::sleep(self.time_to_sleep());
                 let is_stopping = self.phase == Phase::Stopping;
                 let takes_commands = self.takes_commands();
+                // Whatever wakes it, the next turn takes all that is ready; in order, so that nothing here is chance.
                 tokio::select! {
+                    biased;
+                    _ = stop.wait_for(|stop| *stop), if !is_stopping => Wake::Stop,
                     changed = durable.changed() => match changed {
                         Ok(()) => Wake::Durable,
                         Err(_) => Wake::StoreClosed,
@@ -400,7 +403,6 @@ impl Engine {
                     Some(command) = self.commands.recv(), if takes_commands => {
                         Wake::Command(command)
                     }
-                    _ = stop.wait_for(|stop| *stop), if !is_stopping => Wake::Stop,
                     () = sleep => Wake::Clock,
                 }
             };

@@ -34,6 +34,7 @@ use crate::engine::{Engine, Parts};
 use crate::in_full;
 use crate::metrics::Metrics;
 use crate::settings::EngineSettings;
+use crate::spawner::Spawner;
 
 /// How a grid is kept and run. Plain values.
 #[derive(Debug, Clone)]
@@ -282,7 +283,7 @@ impl Grid {
             guard: Arc::clone(&self.guard),
             store_id,
             epoch,
-            spawner: self.spawner.clone(),
+            spawner: Spawner::new(self.spawner.clone()),
             metrics: self.metrics(),
             process_began: *self.began.get_or_init(|| self.now()),
             stopped,

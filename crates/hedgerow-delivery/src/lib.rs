@@ -26,6 +26,7 @@
 //! | `gather`, `batch_answer` | how a batch is filled, and what its answer says of single events |
 //! | [`settings`] | everything that can be tuned |
 //! | [`source`] | the resource paths of what subscriptions are made for |
+//! | [`spawner`] | where tasks run, and work that takes a disk's time |
 //!
 //! The rules themselves (when, whether, what it means) are `hedgerow-core`'s. A subscriber's 503 is not an error here;
 //! an `Err` means that the engine could not do its own part, and it is started again from disk.
@@ -57,6 +58,7 @@ mod response_times;
 mod runner;
 pub mod settings;
 mod source;
+pub mod spawner;
 mod strike;
 pub mod validation;
 mod windows;

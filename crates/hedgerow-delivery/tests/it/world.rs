@@ -19,6 +19,7 @@ use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_delivery::engine::{Engine, Parts};
 use hedgerow_delivery::metrics::Metrics;
 use hedgerow_delivery::settings::EngineSettings;
+use hedgerow_delivery::spawner::Spawner;
 use hedgerow_io::clock::{Clock, TokioClock};
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions};
 use hedgerow_store::disk::Disk;
@@ -606,7 +607,7 @@ impl Ground {
             guard: Arc::new(AddressGuard::new([])),
             store_id: STORE_ID,
             epoch,
-            spawner: tokio::runtime::Handle::current(),
+            spawner: Spawner::new(tokio::runtime::Handle::current()),
             metrics: Arc::clone(&self.metrics),
             process_began: if is_reopened {
                 Timestamp::ZERO
