@@ -18,6 +18,7 @@ mod mutants;
 mod profile;
 mod setup;
 mod shell;
+mod sim;
 mod test;
 mod tidy;
 
@@ -37,7 +38,7 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
-const COMMANDS: [Command; 12] = [
+const COMMANDS: [Command; 13] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -73,6 +74,12 @@ const COMMANDS: [Command; 12] = [
         options: "[--power] [--rounds N] [--seed S]",
         about: "kills the server and counts what was lost; --power: power cuts",
         run: crash::run,
+    },
+    Command {
+        name: "sim",
+        options: "[--seeds N] [--from N] [--seed N] [--planted]",
+        about: "days on simulated time, one a seed; --seed replays one; --planted finds faults",
+        run: sim::run,
     },
     Command {
         name: "mutants",

@@ -5,9 +5,9 @@
 //! does not build, or whose line is not found exactly once, is stale and fails the command: a list that rots proves
 //! nothing.
 
-mod list;
+pub mod list;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -91,14 +91,14 @@ impl Fate {
 }
 
 /// A copy of the tree, where faults may stand.
-struct Copy {
+pub struct Copy {
     workspace: Workspace,
 }
 
 impl Copy {
     /// Makes the copy, or brings it up to date: files that are the same keep their times, so that cargo builds only what
     /// differs.
-    fn new(workspace: &Workspace) -> Result<Self, Failure> {
+    pub fn new(workspace: &Workspace) -> Result<Self, Failure> {
         let folder = workspace.target.join("mutants");
         let root = folder.join("tree");
         for file in tracked(workspace)? {
@@ -109,6 +109,35 @@ impl Copy {
         Ok(Self {
             workspace: workspace.at(root, folder.join("target")),
         })
+    }
+
+    /// Puts all of the faults in, as `planted` makes them, does something with the tree, and takes them out again.
+    pub fn with_all<T>(
+        &self,
+        faults: &[Mutant],
+        planted: impl Fn(&Mutant) -> Mutant,
+        work: impl FnOnce(&Workspace) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut texts = BTreeMap::new();
+        for fault in faults {
+            let path = self.workspace.root.join(&fault.file);
+            let (_, text) = match texts.get_mut(&path) {
+                Some(known) => known,
+                None => {
+                    let text = read(&path)?;
+                    texts.entry(path).or_insert((text.clone(), text))
+                }
+            };
+            *text = planted(fault).apply(text)?;
+        }
+        for (path, (_, text)) in &texts {
+            write_if_other(path, text.as_bytes())?;
+        }
+        let done = work(&self.workspace);
+        for (path, (text, _)) in &texts {
+            write_if_other(path, text.as_bytes())?;
+        }
+        done
     }
 
     /// Puts a fault in, runs its tests, and takes it out again.
@@ -182,7 +211,8 @@ fn write_if_other(path: &Path, text: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// The text of a file.
+pub fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -1,6 +1,6 @@
-//! `test`: all tests of the workspace, examples in documentation included, those with published clients, then the proofs
-//! against crashes, full disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`. At the end every
-//! case of the benchmark runs once, for a moment.
+//! `test`: all tests of the workspace, examples in documentation included, those with published clients, then days on simulated
+//! time and the proofs against crashes, full disks and power cuts: a few rounds usually, the long ones when `HEDGEROW_SLOW=1`. At
+//! the end every case of the benchmark runs once, for a moment.
 
 use crate::Failure;
 use crate::arguments::{Accepted, Options};
@@ -9,6 +9,7 @@ use crate::clients;
 use crate::crash::{self, Proof};
 use crate::setup;
 use crate::shell::{self, Workspace};
+use crate::sim;
 
 /// The proofs of an ordinary run: the tests and these stay within a few minutes.
 const QUICK: [Proof; 3] = [Proof::kill(3), Proof::volume(false), Proof::power(200)];
@@ -29,6 +30,12 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     shell::run(workspace.cargo(["test", "--workspace"]))?;
     clients::run(workspace, &[])?;
     let is_slow = std::env::var_os("HEDGEROW_SLOW").is_some_and(|value| value == "1");
+    sim::prove(
+        workspace,
+        if is_slow { sim::SLOW_SEEDS } else { sim::SEEDS },
+        0,
+    )?;
+    sim::find_planted(workspace, sim::PLANTED_SEEDS)?;
     for proof in if is_slow { SLOW } else { QUICK } {
         crash::prove(workspace, proof)?;
     }

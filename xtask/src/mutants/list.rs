@@ -13,7 +13,7 @@
 use crate::Failure;
 
 /// One fault.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mutant {
     /// Short; stands for it.
     pub name: String,
@@ -30,6 +30,14 @@ pub struct Mutant {
 }
 
 impl Mutant {
+    /// The same fault with another text in place of `text` in what stands there then.
+    pub fn replacing(&self, text: &str, by: &str) -> Self {
+        Self {
+            with: self.with.replace(text, by),
+            ..self.clone()
+        }
+    }
+
     /// The text of the file with the fault in it.
     pub fn apply(&self, text: &str) -> Result<String, Failure> {
         let lines: Vec<&str> = text.lines().collect();

@@ -19,7 +19,7 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 12] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
@@ -83,6 +83,12 @@ const LAYERS: [Layer; 11] = [
         name: "hedgerow-sim",
         level: None,
         purpose: "the proofs: crashes, power cuts, the ledger",
+        may_use: &[],
+    },
+    Layer {
+        name: "hedgerow-simulator",
+        level: None,
+        purpose: "the whole engine on simulated time: one seed, faults everywhere, an oracle",
         may_use: &[],
     },
     Layer {

@@ -1,0 +1,62 @@
+//! How much happened.
+
+use std::fmt;
+
+/// Counts of one day, or of many.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    /// Events that publishers were told are kept.
+    pub published: u64,
+    pub requests: u64,
+    pub delivered: u64,
+    pub dead_lettered: u64,
+    pub dropped: u64,
+    /// How often a store was opened.
+    pub openings: u64,
+    pub kills: u64,
+    pub cuts: u64,
+    pub stops: u64,
+    pub failed_syncs: u64,
+    /// Records of what holds a subscription.
+    pub probations: u64,
+    pub windows: u64,
+}
+
+impl Tally {
+    /// Adds those of another day.
+    pub const fn add(&mut self, other: &Self) {
+        self.published += other.published;
+        self.requests += other.requests;
+        self.delivered += other.delivered;
+        self.dead_lettered += other.dead_lettered;
+        self.dropped += other.dropped;
+        self.openings += other.openings;
+        self.kills += other.kills;
+        self.cuts += other.cuts;
+        self.stops += other.stops;
+        self.failed_syncs += other.failed_syncs;
+        self.probations += other.probations;
+        self.windows += other.windows;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "events             {} accepted", self.published)?;
+        writeln!(
+            f,
+            "deliveries         {} made, {} dead-lettered, {} dropped, in {} requests",
+            self.delivered, self.dead_lettered, self.dropped, self.requests
+        )?;
+        writeln!(
+            f,
+            "stores opened      {}, after {} kills, {} power cuts, {} failed syncs, {} stops",
+            self.openings, self.kills, self.cuts, self.failed_syncs, self.stops
+        )?;
+        write!(
+            f,
+            "holds              {} probations and {} windows were written down",
+            self.probations, self.windows
+        )
+    }
+}

@@ -1,0 +1,499 @@
+//! What a seed means: what is declared, what is published when, how every receiver feels at every time, and what breaks.
+
+use std::time::Duration;
+
+use hedgerow_core::retry::Jitter;
+use hedgerow_delivery::settings::EngineSettings;
+use hedgerow_store::log::LogOptions;
+use serde_json::{Value, json};
+
+use crate::dice::Dice;
+
+/// The types that events have.
+pub const EVENT_TYPES: [&str; 3] = ["Orders.Created", "Orders.Paid", "Stock.Low"];
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+
+/// Everything that is decided before the first moment.
+#[derive(Debug)]
+pub struct Plan {
+    pub seed: u64,
+    /// How long things break; afterwards nothing does.
+    pub faults: Duration,
+    /// Whether nothing ends while things are declared.
+    pub declares_in_peace: bool,
+    pub settings: EngineSettings,
+    pub log: LogOptions,
+    pub topics: Vec<String>,
+    pub subscriptions: Vec<SubscriptionPlan>,
+    pub endpoints: Vec<EndpointPlan>,
+    pub publications: Vec<Publication>,
+    pub lives: Vec<LifePlan>,
+    /// How dead letters can be written: until when, and how it goes.
+    pub letters: Vec<(Duration, LetterMood)>,
+    /// When the disk holds no more than so many bytes, and for how long.
+    pub full: Vec<(Duration, Duration, u64)>,
+    /// When the wall clock is set, and by how many milliseconds.
+    pub clock_steps: Vec<(Duration, i64)>,
+    /// When an operator does something.
+    pub acts: Vec<(Duration, Act)>,
+    /// The longest time from a record to the sync that covers it.
+    pub commit_ms: u64,
+    /// The longest time that work beside the engine takes.
+    pub aside_ms: u64,
+}
+
+/// A subscription to declare.
+#[derive(Debug)]
+pub struct SubscriptionPlan {
+    pub name: String,
+    pub topic: usize,
+    pub json: Value,
+}
+
+/// Where things are delivered.
+#[derive(Debug)]
+pub struct EndpointPlan {
+    pub host: String,
+    /// How it feels, each until a time; afterwards it is well.
+    pub moods: Vec<(Duration, Mood)>,
+}
+
+/// How an endpoint feels.
+#[derive(Debug, Clone, Copy)]
+pub enum Mood {
+    Well,
+    /// Answers this, so many times in a hundred.
+    Status(u16, u64),
+    /// 429 or 503, and when to come back, in seconds.
+    Later(u16, u64),
+    /// Takes the request and says nothing.
+    Silent,
+    /// Answers well, after so many seconds at most.
+    Slow(u64),
+    /// Answers around the timeout, to the millisecond.
+    Edge,
+    /// Closes the connection, before or in the middle of an answer.
+    Resets,
+    /// Nobody listens.
+    Refuses,
+    /// The name is not known.
+    Nameless,
+    /// A connection is never open.
+    Unreachable,
+    /// TLS fails.
+    Untrusted,
+    /// What it says is no HTTP.
+    Babbles,
+    /// Its head comes at once, its body does not end.
+    SlowBody,
+    /// All of these.
+    Any,
+}
+
+/// How the dead-letter store feels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetterMood {
+    Works,
+    Fails,
+    NotFound,
+    Full,
+    Silent,
+    /// Keeps the blob and never answers.
+    Mute,
+}
+
+/// A publish request.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication {
+    pub at: Duration,
+    pub topic: usize,
+    pub events: u64,
+    pub bytes: usize,
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It is killed; what it wrote stays.
+    Kill,
+    /// The power goes.
+    Cut,
+    /// It stops in order.
+    Stop,
+    /// A sync fails; the process opens its store again.
+    FailedSync,
+}
+
+/// When it does.
+#[derive(Debug, Clone, Copy)]
+pub enum When {
+    /// After so long a time.
+    After(Duration),
+    /// At so manieth thing it does with the world: a record, a connection, a sync, a read.
+    AtStep(u64),
+    /// In the middle of so manieth change of the disk.
+    AtMutation(u64),
+}
+
+/// One life of the process, or of the store in it.
+#[derive(Debug, Clone, Copy)]
+pub struct LifePlan {
+    pub end: End,
+    pub when: When,
+    /// How long the machine is down then.
+    pub down: Duration,
+}
+
+/// What an operator does.
+#[derive(Debug, Clone, Copy)]
+pub enum Act {
+    Pause(usize),
+    Resume(usize),
+    Reset(usize),
+    /// Declares the subscription again with other limits.
+    Limits(usize, u16, u32),
+    Purge(usize),
+}
+
+impl Plan {
+    /// What this seed means.
+    pub fn of(seed: u64) -> Self {
+        let mut dice = Dice::of(&[seed, 1]);
+        let faults = dice.seconds(HOUR..=dice_hours(&mut Dice::of(&[seed, 2])) * HOUR);
+        let topics: Vec<String> = (0..dice.between(1..=2))
+            .map(|n| format!("topic{n}"))
+            .collect();
+        let endpoints: Vec<EndpointPlan> = (0..dice.between(1..=4))
+            .map(|n| endpoint(seed, n, faults))
+            .collect();
+        let subscriptions: Vec<SubscriptionPlan> = (0..dice.between(1..=6))
+            .map(|n| subscription(seed, n, topics.len(), &endpoints))
+            .collect();
+        let acts = acts(seed, faults, subscriptions.len());
+        Self {
+            seed,
+            faults,
+            declares_in_peace: dice.percent(90),
+            settings: settings(seed),
+            log: log(seed),
+            publications: publications(seed, faults, topics.len()),
+            lives: lives(seed),
+            letters: letters(seed, faults),
+            full: full(seed, faults),
+            clock_steps: clock_steps(seed, faults),
+            acts,
+            commit_ms: dice.pick(&[0, 2, 10, 10, 200, 2_000]),
+            aside_ms: dice.pick(&[0, 5, 50, 500, 5_000]),
+            topics,
+            subscriptions,
+            endpoints,
+        }
+    }
+}
+
+/// Most days are short, so that many of them can be had.
+fn dice_hours(dice: &mut Dice) -> u64 {
+    dice.pick(&[2, 4, 8, 24, 48])
+}
+
+fn settings(seed: u64) -> EngineSettings {
+    let mut dice = Dice::of(&[seed, 3]);
+    let mut settings = EngineSettings::default();
+    settings.validation.is_enabled = false;
+    "https://events.example".clone_into(&mut settings.public_url);
+    "events.example".clone_into(&mut settings.webhook_origin);
+    if dice.percent(40) {
+        settings.retry.jitter = Jitter::OFF;
+    }
+    settings.attempts_max = dice.pick(&[4096, 4096, 16, 3]);
+    settings.unsettled_successes_max = dice.pick(&[1000, 1000, 20, 2]);
+    settings.late_exchanges_per_subscription_max = dice.pick(&[1000, 1000, 3, 1]);
+    settings.late_exchanges_max = dice.pick(&[10_000, 10_000, 4]);
+    settings.released_per_second = dice.pick(&[100, 100, 5, 1]);
+    settings.ended_per_second = dice.pick(&[5_000, 5_000, 10]);
+    settings.checkpoint_interval = dice.pick(&[5, 5, 1, 60]).seconds();
+    settings.checkpoint_bytes = dice.pick(&[16 << 20, 16 << 20, 64 << 10]);
+    settings.drain = dice.pick(&[25, 25, 1, 200]).seconds();
+    settings
+}
+
+fn log(seed: u64) -> LogOptions {
+    let mut dice = Dice::of(&[seed, 4]);
+    LogOptions {
+        segment_bytes: 64 << 10,
+        bytes_max: dice.pick(&[64 << 20, 8 << 20, 2 << 20]),
+        keep_after: dice.pick(&[0, 0, 600]).seconds(),
+        disk_reserve_bytes: 0,
+        ring_bytes: dice.pick(&[4 << 20, 64 << 10, 16 << 10]),
+        group_bytes_max: 32 << 10,
+        queue_bytes_max: 1 << 20,
+        zeroed_segments: 1,
+        free_segments_max: 4,
+    }
+}
+
+fn endpoint(seed: u64, number: u64, faults: Duration) -> EndpointPlan {
+    let mut dice = Dice::of(&[seed, 5, number]);
+    let mut moods = Vec::new();
+    let mut at = Duration::ZERO;
+    // Some are hardly ever well.
+    let health = dice.pick(&[80, 50, 50, 20, 5]);
+    while at < faults {
+        let mood = if dice.percent(health) {
+            Mood::Well
+        } else {
+            mood(&mut dice)
+        };
+        let span = dice.pick(&[10, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR]);
+        at = faults.min(at + dice.seconds(1..=span));
+        moods.push((at, mood));
+    }
+    EndpointPlan {
+        host: format!("host{number}.example"),
+        moods,
+    }
+}
+
+/// Anything but well.
+pub fn mood(dice: &mut Dice) -> Mood {
+    match dice.between(0..=19) {
+        0..=3 => {
+            let status = dice.pick(&[500, 502, 404, 408, 410, 302, 205, 409, 599]);
+            Mood::Status(status, dice.pick(&[100, 100, 50, 90]))
+        }
+        4 => Mood::Status(dice.pick(&[400, 401, 403, 413]), dice.pick(&[100, 10])),
+        5 | 6 => Mood::Later(
+            dice.pick(&[429, 503]),
+            dice.pick(&[0, 7, 60, 3_600, 100_000]),
+        ),
+        7 | 8 => Mood::Silent,
+        9 => Mood::Slow(dice.pick(&[2, 40, 170, 181, 200])),
+        10 => Mood::Edge,
+        11 | 12 => Mood::Resets,
+        13 => Mood::Refuses,
+        14 => Mood::Nameless,
+        15 => Mood::Unreachable,
+        16 => Mood::Untrusted,
+        17 => Mood::Babbles,
+        18 => Mood::SlowBody,
+        _ => Mood::Any,
+    }
+}
+
+fn subscription(
+    seed: u64,
+    number: u64,
+    topics: usize,
+    endpoints: &[EndpointPlan],
+) -> SubscriptionPlan {
+    let mut dice = Dice::of(&[seed, 6, number]);
+    let name = format!("sub{number}");
+    let topic = dice.between(0..=topics as u64 - 1) as usize;
+    let endpoint = dice.between(0..=endpoints.len() as u64 - 1) as usize;
+    let host = &endpoints[endpoint].host;
+    let mut json = json!({
+        "destination": {"endpointType": "WebHook",
+            "properties": {"endpointUrl": format!("https://{host}/hook?code={name}")}},
+        "retryPolicy": {
+            "maxDeliveryAttempts": dice.pick(&[30, 30, 30, 1, 2, 4, 8]),
+            "eventTimeToLiveInMinutes": dice.pick(&[1440, 1440, 1, 2, 10, 60, 240]),
+        },
+        "responseTimeoutSeconds": dice.pick(&[30, 30, 30, 1, 5, 100, 179, 180, 300]),
+        "eventDeliverySchema": dice.pick(&["EventGridSchema", "EventGridSchema", "CloudEventSchemaV1_0"]),
+        "probation": {
+            "threshold": dice.pick(&[3, 3, 3, 1, 2, 10]),
+            "deadLetterOnClientError": dice.percent(10),
+        },
+        "delayedDelivery": {
+            "enabled": dice.percent(70),
+            "events": dice.pick(&[10, 10, 1, 3]),
+            "firstWindow": dice.pick(&[60, 60, 5]),
+            "maxWindow": dice.pick(&[14_400, 600]),
+        },
+    });
+    if dice.percent(50) {
+        json["deadLetterDestination"] =
+            json!({"endpointType": "LocalDirectory", "properties": {"path": name}});
+        json["deadLetter"] = json!({
+            "delay": dice.pick(&[300, 300, 0, 3_600]),
+            "maxUnavailable": dice.pick(&[14_400, 14_400, 600, 0]),
+            "dropIfNotFound": dice.percent(20),
+        });
+    }
+    if dice.percent(15) {
+        json["retry"] = dice.pick_value(&[
+            json!({"retriableStatuses": [400, 401]}),
+            json!({"finalStatuses": [500, 404]}),
+            json!({"retriableStatuses": [403, 413]}),
+        ]);
+    }
+    let wants: Vec<&'static str> = match dice.between(0..=3) {
+        0 => vec![EVENT_TYPES[0]],
+        1 => EVENT_TYPES[1..].to_vec(),
+        _ => Vec::new(),
+    };
+    if !wants.is_empty() {
+        json["filter"] = json!({"includedEventTypes": wants});
+    }
+    SubscriptionPlan { name, topic, json }
+}
+
+fn publications(seed: u64, faults: Duration, topics: usize) -> Vec<Publication> {
+    let mut dice = Dice::of(&[seed, 7]);
+    let count = dice.pick(&[5, 20, 60, 120]);
+    let large = dice.percent(30);
+    let mut publications = Vec::new();
+    while publications.len() < count {
+        let at = dice.millis(0..=faults.as_millis() as u64);
+        // Alone, or one of a burst.
+        let burst = dice.pick(&[1, 1, 1, 2, 5, 20]);
+        let topic = dice.between(0..=topics as u64 - 1) as usize;
+        for _ in 0..burst {
+            publications.push(Publication {
+                at: at + dice.millis(0..=dice.clone().pick(&[0, 100, 30_000])),
+                topic,
+                events: dice.pick(&[1, 1, 1, 2, 5]),
+                bytes: if large {
+                    dice.pick(&[10, 1_000, 8_000])
+                } else {
+                    10
+                },
+            });
+        }
+    }
+    publications.sort_by_key(|publication| publication.at);
+    publications
+}
+
+fn lives(seed: u64) -> Vec<LifePlan> {
+    let mut dice = Dice::of(&[seed, 8]);
+    let count = dice.pick(&[0, 1, 3, 8, 20]);
+    (0..count)
+        .map(|_| {
+            let end = dice.pick(&[
+                End::Kill,
+                End::Kill,
+                End::Cut,
+                End::Cut,
+                End::Cut,
+                End::Stop,
+                End::FailedSync,
+                End::FailedSync,
+            ]);
+            let after = dice.pick(&[1, 30, 10 * MINUTE, 2 * HOUR, 6 * HOUR]);
+            let when = match (end, dice.between(0..=2)) {
+                (End::Kill | End::Cut, 0) => {
+                    When::AtStep(dice.between(1..=dice.clone().pick(&[20, 300, 2_000])))
+                }
+                (End::Kill | End::Cut, 1) => {
+                    When::AtMutation(dice.between(1..=dice.clone().pick(&[10, 200, 2_000])))
+                }
+                _ => When::After(dice.seconds(0..=after)),
+            };
+            LifePlan {
+                end,
+                when,
+                down: dice.seconds(0..=dice.clone().pick(&[0, 0, 1, 60, 10 * MINUTE, 2 * HOUR])),
+            }
+        })
+        .collect()
+}
+
+fn letters(seed: u64, faults: Duration) -> Vec<(Duration, LetterMood)> {
+    let mut dice = Dice::of(&[seed, 9]);
+    let mut moods = Vec::new();
+    let mut at = Duration::ZERO;
+    while at < faults {
+        let mood = dice.pick(&[
+            LetterMood::Works,
+            LetterMood::Works,
+            LetterMood::Works,
+            LetterMood::Fails,
+            LetterMood::NotFound,
+            LetterMood::Full,
+            LetterMood::Silent,
+            LetterMood::Mute,
+        ]);
+        at = faults.min(at + dice.seconds(1..=6 * HOUR));
+        moods.push((at, mood));
+    }
+    moods
+}
+
+fn full(seed: u64, faults: Duration) -> Vec<(Duration, Duration, u64)> {
+    let mut dice = Dice::of(&[seed, 12]);
+    let count = dice.pick(&[0, 0, 0, 0, 1, 3]);
+    let mut times: Vec<_> = (0..count)
+        .map(|_| {
+            let at = dice.millis(0..=faults.as_millis() as u64);
+            let span = dice.seconds(1..=dice.clone().pick(&[10, HOUR, 4 * HOUR]));
+            (at, span, dice.pick(&[1, 400 << 10, 1 << 20]))
+        })
+        .collect();
+    times.sort_unstable();
+    times
+}
+
+fn clock_steps(seed: u64, faults: Duration) -> Vec<(Duration, i64)> {
+    let mut dice = Dice::of(&[seed, 10]);
+    let count = dice.pick(&[0, 0, 1, 4]);
+    let mut steps: Vec<_> = (0..count)
+        .map(|_| {
+            let at = dice.millis(0..=faults.as_millis() as u64);
+            let step = dice.pick(&[
+                25 * 3_600_000,
+                -2 * 3_600_000,
+                1_000,
+                -1_000,
+                60_000,
+                -3_600_000,
+            ]);
+            (at, step)
+        })
+        .collect();
+    steps.sort_by_key(|(at, _)| *at);
+    steps
+}
+
+fn acts(seed: u64, faults: Duration, subscriptions: usize) -> Vec<(Duration, Act)> {
+    let mut dice = Dice::of(&[seed, 11]);
+    let mut acts = Vec::new();
+    for _ in 0..dice.pick(&[0, 0, 2, 6]) {
+        let at = dice.millis(0..=faults.as_millis() as u64);
+        let whose = dice.between(0..=subscriptions as u64 - 1) as usize;
+        match dice.between(0..=9) {
+            0..=3 => {
+                let resumed = at + dice.seconds(1..=dice.clone().pick(&[10, HOUR, 12 * HOUR]));
+                acts.push((at, Act::Pause(whose)));
+                acts.push((resumed.min(faults), Act::Resume(whose)));
+            }
+            4..=6 => acts.push((at, Act::Reset(whose))),
+            7 => acts.push((at, Act::Purge(whose))),
+            _ => {
+                let attempts = dice.pick(&[30, 1, 3, 11]);
+                acts.push((at, Act::Limits(whose, attempts, dice.pick(&[1440, 1, 60]))));
+            }
+        }
+    }
+    acts.sort_by_key(|(at, _)| *at);
+    acts
+}
+
+/// Seconds, said briefly.
+trait Seconds {
+    fn seconds(self) -> Duration;
+}
+
+impl Seconds for u64 {
+    fn seconds(self) -> Duration {
+        Duration::from_secs(self)
+    }
+}
+
+impl Dice {
+    fn pick_value(&mut self, among: &[Value]) -> Value {
+        among[(self.draw() % among.len() as u64) as usize].clone()
+    }
+}
