@@ -121,12 +121,12 @@ impl Copy {
         let mut texts = BTreeMap::new();
         for fault in faults {
             let path = self.workspace.root.join(&fault.file);
-            let (_, text) = match texts.get_mut(&path) {
-                Some(known) => known,
-                None => {
-                    let text = read(&path)?;
-                    texts.entry(path).or_insert((text.clone(), text))
-                }
+            if !texts.contains_key(&path) {
+                let text = read(&path)?;
+                texts.insert(path.clone(), (text.clone(), text));
+            }
+            let Some((_, text)) = texts.get_mut(&path) else {
+                continue;
             };
             *text = planted(fault).apply(text)?;
         }

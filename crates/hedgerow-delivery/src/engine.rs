@@ -537,9 +537,11 @@ impl Engine {
             .behind_rests_until
             .filter(|until| *until > now.instant)
             .into_iter();
+        // Nobody ends any before deliveries run, or once they stop.
+        let endings = self.endings.next().filter(|_| self.phase == Phase::Running);
         let chores = rests_until
             .chain(self.upkeep.next())
-            .chain(self.endings.next())
+            .chain(endings)
             .chain(self.endpoints.next_to_grow_old())
             .map(|at| at.saturating_duration_since(now.instant));
         let next = chores.chain(wake).chain(rest).min();

@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::clock::WatchedClock;
 use crate::dice::Dice;
 use crate::letters::Letters;
 use crate::network::Network;
@@ -34,7 +35,7 @@ const REPLAY_BYTES: usize = 1 << 20;
 /// How long after a failure the store is opened again by the same process.
 const REOPEN_DELAY: Duration = Duration::from_millis(100);
 /// How long after a failure on a full disk the next try comes.
-const DISK_AGAIN: Duration = Duration::from_secs(5);
+const DISK_AGAIN: Duration = Duration::from_secs(60);
 
 /// The machine.
 pub struct Machine {
@@ -335,7 +336,7 @@ impl Machine {
                 world: Arc::clone(&self.world),
                 process: Arc::clone(&lasting.process),
             }),
-            clock: Arc::new(self.world.clock.clone()),
+            clock: Arc::new(WatchedClock::new(self.world.clock.clone())),
             client: Arc::clone(&lasting.client),
             guard: Arc::new(AddressGuard::new([])),
             store_id,

@@ -7,7 +7,7 @@
 //! | [`world`] | what is outside the process: time, moods, the trace, the oracle |
 //! | [`machine`] | the disk and the processes that live on it, one after another |
 //! | [`process`] | one life: every step that it takes may be its last |
-//! | [`store`], [`table`], [`letters`], [`network`] | the seams: what the engine stands on |
+//! | [`store`], [`table`], [`letters`], [`network`], [`clock`] | the seams: what the engine stands on |
 //! | [`people`] | publishers and operators |
 //! | [`oracle`], [`model`], [`rules`] | what must hold, written down a second time |
 //! | [`day`] | one day of one seed |
@@ -18,6 +18,7 @@
 // A tool: what it prints is its result.
 #![allow(clippy::print_stdout)]
 
+mod clock;
 mod day;
 mod dice;
 mod letters;

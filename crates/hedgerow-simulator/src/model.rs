@@ -70,7 +70,6 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery {
     pub state: State,
-    pub published: Timestamp,
     pub attempts: u16,
     pub first: Timestamp,
     pub started: Timestamp,
@@ -397,7 +396,6 @@ impl Subscription {
             counts.matched += 1;
             Delivery {
                 state: State::Waiting(published),
-                published,
                 attempts: 0,
                 first: published,
                 started: published,

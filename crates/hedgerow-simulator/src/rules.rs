@@ -9,6 +9,8 @@ use hedgerow_core::time::Timestamp;
 /// ED-192.
 const SLOTS: [u64; 10] = [10, 30, 60, 300, 600, 1_800, 3_600, 10_800, 21_600, 43_200];
 const REPEAT: u64 = 43_200;
+/// More than there are in any time to live and any hold.
+const SLOTS_MAX: usize = 1_000;
 /// ED-195.
 const LATENCY_ALLOWANCE: Duration = Duration::from_secs(1);
 /// ED-185.
@@ -56,10 +58,10 @@ pub fn next_due(failure: &Failure) -> (Timestamp, Timestamp) {
             Duration::ZERO
         }
     };
-    let first = (0..)
+    let first = (0..SLOTS_MAX)
         .find(|index| slot_at(*index).plus(jitter(*index)) >= from)
         .unwrap_or_default();
-    let last = (0..)
+    let last = (0..SLOTS_MAX)
         .find(|index| slot_at(*index) >= to && slot_at(*index) > late)
         .unwrap_or_default();
     (slot_at(first), slot_at(last).plus(jitter(last)))

@@ -34,6 +34,7 @@ mod room;
 mod shelf;
 mod sparse;
 mod speed;
+mod stopping;
 mod timelines;
 mod validation;
 mod versions;

@@ -60,11 +60,11 @@ impl Oracle {
         self.live = self.durable.clone();
         self.live.restart();
         self.durable.restart();
-        let lost = self.accepted.iter().find(|(id, appended)| {
+        let missing = self.accepted.iter().find(|(id, appended)| {
             let place = self.places.get(*id);
             place != Some(&appended.first)
         });
-        if let Some((id, _)) = lost {
+        if let Some((id, _)) = missing {
             let message = format!("{id} was accepted and is lost");
             self.fail(message);
         }
