@@ -100,7 +100,7 @@ fn awake(fault: &Mutant) -> Mutant {
         "std::env::var_os(\"{VARIABLE}\").is_none_or(|awake| awake != \"{}\")",
         fault.name
     );
-    fault.replacing("PLANTED", &format!("({is_asleep})"))
+    fault.replacing("PLANTED", &is_asleep)
 }
 
 /// Builds the simulator and says where it is.
