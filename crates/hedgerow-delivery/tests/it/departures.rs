@@ -160,6 +160,32 @@ async fn a_subscription_goes_at_its_time() {
     assert_eq!((again.counters.matched, again.pending), (0, 0));
 }
 
+/// ED-173: nothing is attempted from its time on, also while a slow disk keeps the deletion from being durable.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_attempted_while_the_deletion_is_on_its_way() {
+    let world = World::new(|_, _| Meet::status(500));
+    let topic = world.topic("orders").await;
+    world.subscribe("orders", "stays", json!({})).await.unwrap();
+    let expires = json!({ "expirationTimeUtc": time(20) });
+    world.subscribe("orders", "goes", expires).await.unwrap();
+    world.publish(topic, &["a"]).await;
+    world.sleep_until(seconds(15)).await;
+    world.hold();
+    world.sleep_until(seconds(35)).await;
+    let attempts = |host: &str| -> Vec<_> {
+        let seen = world.seen().into_iter();
+        let to_it = seen.filter(|one| one.host == host);
+        to_it.map(|one| one.at.as_secs()).collect()
+    };
+    assert_eq!(attempts("stays.example"), [0, 10, 30]);
+    assert_eq!(attempts("goes.example"), [0, 10]);
+    assert_eq!(names(&world, "orders").await, ["stays", "goes"]);
+    world.release();
+    world.settle().await;
+    assert_eq!(names(&world, "orders").await, ["stays"]);
+    assert_eq!(world.notices().len(), 1);
+}
+
 /// ED-173: the time is a declaration's like any other: it can be moved and taken back, and one that is past is refused.
 #[tokio::test(start_paused = true)]
 async fn the_time_can_be_moved_and_taken_back() {

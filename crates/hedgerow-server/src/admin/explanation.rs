@@ -172,17 +172,19 @@ fn state(state: &DeliveryState) -> Vec<(&'static str, Value)> {
             at,
             reason: of,
             why,
-        } => vec![
-            named("Dropped"),
-            ("endTime", json!(at.map(|at| at.to_string()))),
-            ("reason", json!(of.map(DeadLetterReason::as_str))),
-            ("dropReason", json!(why.as_str())),
+        } => {
+            let mut members = vec![
+                named("Dropped"),
+                ("endTime", json!(at.map(|at| at.to_string()))),
+                ("reason", json!(of.map(DeadLetterReason::as_str))),
+                ("dropReason", json!(why.as_str())),
+            ];
             // ED-172.
-            (
-                "lastDeliveryOutcome",
-                json!((why == DropReason::SubscriptionDeleted).then(|| Outcome::Canceled.as_str())),
-            ),
-        ],
+            if why == DropReason::SubscriptionDeleted {
+                members.push(("lastDeliveryOutcome", json!(Outcome::Canceled.as_str())));
+            }
+            members
+        }
         DeliveryState::Ended => vec![named("Ended")],
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Receiver, TestServer, subscription, webhook};
+use crate::support::{Receiver, TestServer, event, subscription, webhook};
 
 /// ED-171, ED-172: a real request, once.
 #[tokio::test]
@@ -29,6 +29,35 @@ async fn an_endpoint_is_told_that_its_subscription_is_deleted() {
     );
     server.stop_and_wait().await;
     assert!(receiver.is_empty());
+}
+
+/// ED-172, ED-301: what was pending is dropped, and whoever asks for it is told why.
+#[tokio::test]
+async fn what_is_owed_goes_with_its_subscription() {
+    let server = TestServer::start_with(|config| config.engine.validation.is_enabled = false).await;
+    let key = server.topic("orders").await;
+    let mut receiver = Receiver::start().await;
+    receiver.answer(404);
+    server.subscribe("orders", "billing", &receiver.url()).await;
+    assert_eq!(server.publish("orders", &key, event("1")).await.status, 200);
+    receiver.next().await;
+    let path = "/api/v1/events/1/attempts";
+    server
+        .list_until(path, |page| !page["value"].as_array().unwrap().is_empty())
+        .await;
+    let path = subscription("orders", "billing");
+    assert_eq!(server.admin("DELETE", &path, Value::Null).await.status, 204);
+    let path = "/api/v1/events/1/explanation";
+    let explained = server.admin("GET", path, Value::Null).await.json();
+    let delivery = &explained["value"][0]["eventSubscriptions"][0];
+    for (member, value) in [
+        ("state", "Dropped"),
+        ("dropReason", "SubscriptionDeleted"),
+        ("lastDeliveryOutcome", "Canceled"),
+    ] {
+        assert_eq!(delivery[member], value, "{delivery}");
+    }
+    server.stop_and_wait().await;
 }
 
 /// ED-173: shown, changed in part, taken back, and refused where it is past.
