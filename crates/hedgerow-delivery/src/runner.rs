@@ -257,7 +257,9 @@ impl Runner {
             return Vec::new();
         }
         let taken = self.waiting.drain(..);
-        taken.map(|one| (one.seq, one.published)).collect()
+        let taken: Vec<_> = taken.map(|one| (one.seq, one.published)).collect();
+        self.note_begun(&taken);
+        taken
     }
 
     /// The first event that was not attempted yet and may have to be, given the reader's place.

@@ -188,6 +188,8 @@ impl Engine {
         self.start_purge(id, to_seq, report, answer)?;
         let unbegun: Vec<_> = unbegun.into_iter().map(|seq| (seq, None)).collect();
         self.remember_purged(id, unbegun);
+        // What was being gathered stands in line again.
+        self.queue_if_ready(id)?;
         self.plan_wake(id)
     }
 

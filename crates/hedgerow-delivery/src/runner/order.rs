@@ -97,6 +97,16 @@ impl Runner {
         taken
     }
 
+    /// Deliveries are begun without an attempt.
+    pub(super) fn note_begun(&mut self, events: &[(u64, Timestamp)]) {
+        if let Some(order) = &mut self.order {
+            let ordered = events
+                .iter()
+                .filter(|(seq, _)| order.lines.key(*seq).is_some());
+            order.begun += ordered.count();
+        }
+    }
+
     /// Puts a row among those that are due, or among those that wait for others of their key.
     pub(super) fn place(&mut self, key: DueKey, progress: Progress) {
         let (row, seq) = key;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::position::TopicId;
+use hedgerow_delivery::command::Command;
 use serde_json::json;
 
+use crate::shelf::Reading;
 use crate::world::{Meet, Seen, World, event, settings, settings_without_probation};
 
 const fn seconds(seconds: u64) -> Duration {
@@ -582,5 +584,49 @@ async fn resolved_headers_are_never_mixed() {
             ("d", None, key)
         ]
     );
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// What is being made into a batch when its subscription is paused goes back in line: it is counted as pending, nothing of it is
+/// sent or counted as an attempt, and it goes out when the subscription is resumed.
+#[tokio::test(start_paused = true)]
+async fn a_pause_puts_back_what_is_being_gathered() {
+    let world = World::new(|_, _| Meet::status(200));
+    let (world, topic) = world_of(world, json!({"maxEventsPerBatch": 10}), json!({})).await;
+    world.shelf.set(topic, 1, Reading::Waits);
+    world.publish(topic, &["a"]).await;
+    world.shelf.somebody_waits().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.in_flight), (1, 0));
+    assert!(world.pause("the-sub", true).await.subscription.is_paused);
+    world.shelf.set(topic, 1, Reading::Remembered);
+    world.settle().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!((info.pending, info.waiting, world.seen().len()), (1, 1, 0));
+    world.pause("the-sub", false).await;
+    world.settle().await;
+    assert_eq!(requests(&world), [("a".to_owned(), 0)]);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// A purge drops what is being made into a batch, and what is published behind it is sent.
+#[tokio::test(start_paused = true)]
+async fn a_purge_drops_what_is_being_gathered() {
+    let world = World::new(|_, _| Meet::status(200));
+    let (world, topic) = world_of(world, json!({"maxEventsPerBatch": 10}), json!({})).await;
+    world.shelf.set(topic, 1, Reading::Waits);
+    world.publish(topic, &["a"]).await;
+    world.shelf.somebody_waits().await;
+    let purge = |answer| Command::PurgeSubscription {
+        topic: "orders".to_owned(),
+        name: "the-sub".to_owned(),
+        answer,
+    };
+    let report = world.handle.ask(purge).await.unwrap();
+    assert_eq!((report.dropped, report.in_flight), (1, 0));
+    world.shelf.set(topic, 1, Reading::Forgotten);
+    world.publish(topic, &["b"]).await;
+    world.settle().await;
+    assert_eq!(requests(&world), [("b".to_owned(), 0)]);
     world.assert_balanced("orders", "the-sub").await;
 }
