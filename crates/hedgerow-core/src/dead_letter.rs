@@ -11,8 +11,11 @@
 //!                            └── after_failed_write ── unavailable too long ─▶ given up
 //! ```
 
+mod blob;
+
 use std::time::Duration;
 
+pub use self::blob::{BlobId, BlobName, Hour, Span, blob_name};
 use crate::time::Timestamp;
 
 /// How dead letters of a subscription are written.
@@ -108,16 +111,6 @@ fn next_slot(first: Timestamp, after: Timestamp) -> Timestamp {
         },
         |slot| first.plus(slot),
     )
-}
-
-/// The name of a blob within its container (ED-249): the subscription's name in upper case, then year, month, day and hour
-/// of the write in UTC without leading zeros, then `uuid`, which makes it the only one of that name.
-#[must_use]
-pub fn blob_name(subscription: &str, written: Timestamp, uuid: &str) -> String {
-    let seconds = i64::try_from(written.as_millis() / 1000).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
-    let hour = time.strftime("%Y/%-m/%-d/%-H");
-    format!("{}/{hour}/{uuid}.json", subscription.to_ascii_uppercase())
 }
 
 #[cfg(test)]

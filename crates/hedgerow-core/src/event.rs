@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::position::SubscriptionId;
+
 /// One event as it is stored, without its topic and publish time, which the log keeps once for each request.
 ///
 /// This is a stored format: members are only ever added through a new version of the store's `PackedEvents`.
@@ -88,6 +90,36 @@ pub const TRACEPARENT_HEADER: &str = ":traceparent";
 /// The name under which the extensions carry the domain topic that an event of a domain names, its bare name as JSON text
 /// (section 1.11). No attribute can have this name.
 pub const DOMAIN_TOPIC: &str = ":domain-topic";
+/// The name under which the extensions carry the UUID of the dead letter that an event is replayed of, as JSON text (ED-265). No
+/// attribute can have this name.
+pub const REPLAY_OF: &str = ":replay-of";
+
+/// The name under which the extensions carry the number of the one subscription that a replayed event is for (ED-265). No
+/// attribute can have this name.
+pub const REPLAY_TO: &str = ":replay-to";
+
+impl Event<'_> {
+    /// The one subscription that it is for, whatever filters say; `None` for whoever wants it.
+    #[must_use]
+    pub fn replayed_to(&self) -> Option<SubscriptionId> {
+        let id = self.extension(REPLAY_TO)?;
+        id.parse().ok().map(SubscriptionId)
+    }
+
+    /// The UUID of the dead letter that it is replayed of.
+    #[must_use]
+    pub fn replay_of(&self) -> Option<&str> {
+        self.extension(REPLAY_OF)?
+            .strip_prefix('"')?
+            .strip_suffix('"')
+    }
+
+    fn extension(&self, wanted: &str) -> Option<&str> {
+        let mut all = self.extensions.iter();
+        let (_, json) = all.find(|(name, _)| name == wanted)?;
+        Some(json)
+    }
+}
 
 /// Whether an entry of [`Event::extensions`] is an attribute of the event, and not something that is known about it.
 #[must_use]

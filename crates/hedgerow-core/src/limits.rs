@@ -244,11 +244,36 @@ pub const DEAD_LETTER_BYTES_MAX: usize = 4 << 20;
 /// Blobs that are written at a time, over all subscriptions: deliveries come first.
 pub const DEAD_LETTER_WRITES_MAX: usize = 4;
 
+/// How long one write, or one look at a dead-letter store, may take, in seconds: a store that hangs is one that is away, and must
+/// not keep the blobs of others from being written.
+pub const DEAD_LETTER_WRITE_SECONDS_MAX: u64 = 60;
+
+/// Writes to one dead-letter directory that may hang at a time. Each holds a thread until the system lets it go.
+pub const DEAD_LETTER_WRITES_HANGING_MAX: usize = 4;
+
 /// Bytes of the path of a dead-letter directory, well below what file systems take with a blob's name behind it.
 pub const DEAD_LETTER_PATH_BYTES_MAX: usize = 255;
 
 /// Bytes of what is said about a dead-letter store that cannot be written to: such stores answer with whole pages.
 pub const DEAD_LETTER_PROBLEM_BYTES_MAX: usize = 1_024;
+
+/// Bytes of a dead-letter blob that is read: twice what one of ours has.
+pub const DEAD_LETTER_READ_BYTES_MAX: u64 = 2 * DEAD_LETTER_BYTES_MAX as u64;
+
+/// `eventsPerSecond` of a replay.
+pub const REPLAY_EVENTS_PER_SECOND: std::ops::RangeInclusive<u32> = 1..=5_000;
+/// The same, where nobody says it: a receiver that was away is not flooded when it is back.
+pub const REPLAY_EVENTS_PER_SECOND_DEFAULT: u32 = 100;
+/// Events that a replay appends together, at most: a crash may repeat so many of each.
+pub const REPLAY_STEP_EVENTS_MAX: usize = 100;
+/// Bytes of these, unless one has more by itself.
+pub const REPLAY_STEP_BYTES_MAX: usize = 256 << 10;
+/// Ids of events that a replay is limited to.
+pub const REPLAY_EVENT_IDS_MAX: usize = 1_000;
+/// Replays that have not ended, stopped ones too: each that runs holds a blob in memory.
+pub const REPLAYS_OPEN_MAX: usize = 16;
+/// Replays that ended and are still shown.
+pub const REPLAYS_ENDED_MAX: usize = 100;
 
 /// Bytes of an answer of an object store: short for what is written and deleted, a page of names at most.
 pub const OBJECT_ANSWER_BYTES_MAX: usize = 1 << 20;

@@ -2,6 +2,8 @@
 //!
 //! A name keeps the spelling it was created with and compares without regard to ASCII case, like the vendor's resource
 //! ids: topic names are parts of host names, and delivery headers carry subscription names in upper case.
+//!
+//! One topic is built in and has a name that no other can have: [`DEAD_LETTER_TOPIC`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,6 +14,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+
+/// The topic that tells of dead letters that were written (ED-263).
+pub const DEAD_LETTER_TOPIC: &str = "$deadletter";
 
 /// A text is no valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +42,7 @@ pub struct SubscriptionName(Box<str>);
 pub struct DomainTopicName(Box<str>);
 
 macro_rules! name {
-    ($type:ident, $what:literal, $len:expr) => {
+    ($type:ident, $what:literal, $len:expr, $built_in:expr) => {
         impl $type {
             /// The spelling it was created with.
             #[must_use]
@@ -50,6 +55,10 @@ macro_rules! name {
             type Err = NameError;
 
             fn from_str(text: &str) -> Result<Self, NameError> {
+                let is_it = |built_in: &&str| built_in.eq_ignore_ascii_case(text);
+                if let Some(built_in) = $built_in.into_iter().find(is_it) {
+                    return Ok(Self(built_in.into()));
+                }
                 check(text, $what, $len)?;
                 Ok(Self(text.into()))
             }
@@ -59,8 +68,7 @@ macro_rules! name {
             type Error = NameError;
 
             fn try_from(text: String) -> Result<Self, NameError> {
-                check(&text, $what, $len)?;
-                Ok(Self(text.into()))
+                text.parse()
             }
         }
 
@@ -105,17 +113,24 @@ macro_rules! name {
     };
 }
 
-name!(TopicName, "a topic name", limits::TOPIC_NAME_LEN);
+name!(
+    TopicName,
+    "a topic name",
+    limits::TOPIC_NAME_LEN,
+    [DEAD_LETTER_TOPIC]
+);
 name!(
     SubscriptionName,
     "a subscription name",
-    limits::SUBSCRIPTION_NAME_LEN
+    limits::SUBSCRIPTION_NAME_LEN,
+    <[&str; 0]>::default()
 );
 
 name!(
     DomainTopicName,
     "a domain topic's name",
-    limits::DOMAIN_TOPIC_NAME_LEN
+    limits::DOMAIN_TOPIC_NAME_LEN,
+    <[&str; 0]>::default()
 );
 
 impl DomainTopicName {
@@ -123,6 +138,14 @@ impl DomainTopicName {
     #[must_use]
     pub fn folded(&self) -> Box<str> {
         self.0.to_ascii_lowercase().into()
+    }
+}
+
+impl TopicName {
+    /// Whether it is the name of a topic that nobody declares.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        &*self.0 == DEAD_LETTER_TOPIC
     }
 }
 
@@ -136,4 +159,23 @@ fn check(text: &str, what: &'static str, len: RangeInclusive<usize>) -> Result<(
 
 fn lower(text: &str) -> impl Iterator<Item = u8> {
     text.bytes().map(|byte| byte.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ED-263, ED-268.
+    #[test]
+    fn one_name_has_a_sign_that_no_other_has() {
+        for text in ["$deadletter", "$DeadLetter"] {
+            let name: TopicName = text.parse().unwrap();
+            assert_eq!((name.as_str(), name.is_built_in()), ("$deadletter", true));
+        }
+        assert!(!"deadletter".parse::<TopicName>().unwrap().is_built_in());
+        for text in ["$deadletters", "$dead", "orders$", ""] {
+            text.parse::<TopicName>().unwrap_err();
+        }
+        "$deadletter".parse::<SubscriptionName>().unwrap_err();
+    }
 }

@@ -342,6 +342,14 @@ pub(crate) fn resolved_headers(
     event: &Event<'_>,
     topic_path: &str,
 ) -> ResolvedHeaders {
+    let declared = declared_headers(plan, event, topic_path);
+    match event.replay_of() {
+        None => declared,
+        Some(letter) => declared.of_replay(letter),
+    }
+}
+
+fn declared_headers(plan: &Plan, event: &Event<'_>, topic_path: &str) -> ResolvedHeaders {
     if plan.custom_headers.is_empty() {
         return ResolvedHeaders::none();
     }

@@ -159,13 +159,16 @@ impl AttemptLine {
             NoteNext::Due(_) => "AttemptDue",
             NoteNext::Dead(_) => "Dropped",
             NoteNext::DeadLetter { .. } => "DeadLetterDue",
+            NoteNext::DeadLettered(_) => "DeadLettered",
             NoteNext::Purged => "Purged",
         }
     }
 
     fn reason(&self) -> Option<DeadLetterReason> {
         match self.note.next {
-            NoteNext::Dead(reason) | NoteNext::DeadLetter { reason, .. } => Some(reason),
+            NoteNext::Dead(reason)
+            | NoteNext::DeadLetter { reason, .. }
+            | NoteNext::DeadLettered(reason) => Some(reason),
             NoteNext::Delivered | NoteNext::Due(_) | NoteNext::Purged => None,
         }
     }
@@ -176,6 +179,7 @@ impl AttemptLine {
             NoteNext::Delivered
             | NoteNext::Dead(_)
             | NoteNext::DeadLetter { .. }
+            | NoteNext::DeadLettered(_)
             | NoteNext::Purged => None,
         }
     }

@@ -27,6 +27,7 @@ use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
+use crate::replay::ReplayCommand;
 use crate::resend::{ResendOrder, Resent};
 use crate::validation::{Callback, Called};
 
@@ -280,6 +281,8 @@ pub enum Command {
         /// A page.
         answer: Answer<DeadLetterPage>,
     },
+    /// About dead letters that are delivered again.
+    Replay(ReplayCommand),
     /// Tells what is wrong with a subscription's dead-letter destination, or that nothing is, for its status (ED-319).
     NoteDeadLetterProblem {
         /// The topic's name.

@@ -47,6 +47,7 @@ mod ordering;
 mod pauses;
 mod purges;
 mod reader;
+mod replays;
 mod resends;
 mod room;
 mod settlements;
@@ -62,9 +63,10 @@ use std::time::{Duration, Instant};
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
+use hedgerow_core::spec::ContainerPath;
 use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_io::clock::Clock;
-use hedgerow_io::dead_letter::DeadLetterStore;
+use hedgerow_io::dead_letter::{DeadLetterError, DeadLetterStore};
 use hedgerow_io::http::{AddressGuard, Client};
 use hedgerow_store::disk::Disk;
 use hedgerow_store::history::HistoryHandle;
@@ -80,6 +82,7 @@ use self::endings::Endings;
 use self::pauses::Pauses;
 use self::purges::Purges;
 use self::reader::TopicReader;
+use self::replays::Replays;
 use self::resends::{ResendRead, Resends};
 use self::upkeep::Upkeep;
 use self::validations::Validations;
@@ -183,6 +186,7 @@ pub struct Engine {
     departures: Departures,
     pauses: Pauses,
     purges: Purges,
+    replays: Replays,
     resends: Resends,
     validations: Validations,
     /// When to look at a subscription again.
@@ -229,6 +233,11 @@ enum Internal {
         subscription: SubscriptionId,
         path: String,
         result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
+    },
+    /// Whether a dead-letter destination can be written to.
+    DestinationLookedAt {
+        container: ContainerPath,
+        result: Result<(), DeadLetterError>,
     },
     /// What became of a handshake of a subscription, by its token.
     HandshakeEnded {
@@ -301,6 +310,7 @@ impl Engine {
             departures: Departures::default(),
             pauses: Pauses::default(),
             purges: Purges::default(),
+            replays: Replays::default(),
             resends: Resends::default(),
             validations: Validations::new(settings.validation.clone()),
             upkeep: Upkeep::new(parts.view.mark(), parts.store.usage().watermark_bytes),
@@ -478,6 +488,10 @@ impl Engine {
             Internal::ReadBehind { from, result } => self.take_read_behind(from, result),
             Internal::Checkpointed(result) => self.checkpointed(result),
             Internal::LettersWritten(report) => self.letters_written(report),
+            Internal::DestinationLookedAt { container, result } => {
+                self.destination_looked_at(&container, result);
+                Ok(())
+            }
             Internal::ResendRead(read) => self.resend_read(read?),
             Internal::KeysRead {
                 subscription,

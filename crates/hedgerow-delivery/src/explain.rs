@@ -131,6 +131,8 @@ pub enum Verdict {
     Matched,
     /// The filter says no; `None` if the event is gone from the log, and with it the answer which clause.
     NotMatched(Option<Clause>),
+    /// It is a dead letter of another subscription, replayed to that one only (ED-265).
+    ReplayedToAnother,
     /// The subscription gets what was published later than this event.
     SubscribedLater,
     /// The subscription gets nothing yet: its endpoint has not consented.

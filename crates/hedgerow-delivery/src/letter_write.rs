@@ -1,9 +1,11 @@
 //! One write of dead letters: reads the events, spells them, hands one blob to the dead-letter store. Decides nothing: what a
 //! failure means is the engine's.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use hedgerow_core::dead_letter::blob_name;
+use hedgerow_core::dead_letter::{BlobId, blob_name};
 use hedgerow_core::limits;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
@@ -11,11 +13,12 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::dead_letter::{DeadLetter, DeadLetterArray, ExtraMembers, RecordFormat};
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
-use hedgerow_io::dead_letter::{Blob, DeadLetterError, DeadLetterStore};
+use hedgerow_io::dead_letter::{Answered, Blob, DeadLetterError, DeadLetterStore};
 use hedgerow_store::record::{PendingDeadLetter, Progress, dead_text, unpack_event};
 use hedgerow_store::{Store, StoreError};
 
 use crate::attempt;
+use crate::notice::{self, WrittenBlob};
 use crate::plan::Plan;
 use crate::runner::DueKey;
 
@@ -31,6 +34,10 @@ pub(crate) struct LetterReport {
     pub(crate) written: Vec<(Letter, Texts)>,
     /// What found no room in it.
     pub(crate) left: Vec<Letter>,
+    /// What may not be written there (ED-264).
+    pub(crate) circular: Vec<(Letter, Texts)>,
+    /// The blob, if it was written.
+    pub(crate) blob: Option<WrittenBlob>,
     pub(crate) result: Result<(), WriteFault>,
 }
 
@@ -60,6 +67,7 @@ pub(crate) struct LetterJob {
     pub(crate) letters: Vec<Letter>,
     pub(crate) extra_members: ExtraMembers,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) store_id: [u8; 16],
     pub(crate) dead_letters: Arc<dyn DeadLetterStore>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -72,18 +80,34 @@ fn fault_of(error: DeadLetterError) -> WriteFault {
     }
 }
 
+/// What a dead-letter store answers, if it does in time: one that hangs is one that is away (FC-09). What it does later with a
+/// blob is no harm: the next try has another name.
+pub(crate) async fn in_time(answered: Answered<'_>) -> Result<(), DeadLetterError> {
+    let wait = Duration::from_secs(limits::DEAD_LETTER_WRITE_SECONDS_MAX);
+    let answered = tokio::time::timeout(wait, answered).await;
+    answered.unwrap_or_else(|_| {
+        Err(DeadLetterError {
+            message: format!("the dead-letter store did not answer in {wait:?}"),
+            is_not_found: false,
+            is_full: false,
+        })
+    })
+}
+
 /// Reads, spells and writes a batch, or as much of it as fits into one blob (ED-246).
-pub(crate) async fn write(job: LetterJob) -> LetterReport {
+pub(crate) async fn write(mut job: LetterJob) -> LetterReport {
     let mut report = LetterReport {
         subscription: job.subscription,
         ended: Timestamp::ZERO,
         written: Vec::new(),
         left: Vec::new(),
+        circular: Vec::new(),
+        blob: None,
         result: Ok(()),
     };
     if let Some(destination) = &job.plan.dead_letter_destination {
         let room = job.dead_letters.has_room(destination.container().clone());
-        if let Err(error) = room.await {
+        if let Err(error) = in_time(room).await {
             report.left = job.letters;
             report.ended = job.clock.now().timestamp;
             report.result = Err(fault_of(error));
@@ -96,7 +120,8 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
         topic_path: &job.plan.topic_path,
         extra: job.extra_members,
     };
-    let mut letters = job.letters.into_iter();
+    let mut letters = std::mem::take(&mut job.letters).into_iter();
+    let mut been_through = BTreeSet::new();
     for letter in letters.by_ref() {
         let ((_, seq), pending) = letter;
         let position = Position {
@@ -116,49 +141,80 @@ pub(crate) async fn write(job: LetterJob) -> LetterReport {
                 break;
             }
         };
+        let texts = Texts {
+            event_id: dead_text(&event.id),
+            event_type: dead_text(&event.event_type),
+            subject: dead_text(event.subject.as_deref().unwrap_or_default()),
+        };
+        let containers = if job.plan.is_of_notices {
+            notice::containers_of(&event)
+        } else {
+            BTreeSet::new()
+        };
+        if job.plan.is_circular(&containers) {
+            report.circular.push((letter, texts));
+            continue;
+        }
         let times = Times::of(&pending);
         let record = times.record(&pending);
         if !array.add(&event, &record, &format, limits::DEAD_LETTER_BYTES_MAX) {
             report.left.push(letter);
             break;
         }
-        let texts = Texts {
-            event_id: dead_text(&event.id),
-            event_type: dead_text(&event.event_type),
-            subject: dead_text(event.subject.as_deref().unwrap_or_default()),
-        };
+        been_through.extend(containers);
         report.written.push((letter, texts));
     }
     report.left.extend(letters);
     if let Err(WriteFault::Unreadable(..)) = report.result {
         // One that nobody needs any more is left out the next time, as its row is gone by then.
-        report
-            .left
-            .extend(report.written.drain(..).map(|(letter, _)| letter));
+        let taken = report.written.drain(..).chain(report.circular.drain(..));
+        report.left.extend(taken.map(|(letter, _)| letter));
         return report;
     }
-    report.result = match &job.plan.dead_letter_destination {
-        None => Err(WriteFault::NoDestination),
-        Some(destination) => {
-            let now = job.clock.now().timestamp;
-            let blob = Blob {
-                container: destination.container().clone(),
-                name: blob_name(&job.plan.subscription_name, now, &chance::uuid()),
-                count: array.count(),
-                bytes: array.finish(),
-                subscription: job.plan.subscription_name.clone(),
-                topic: job.plan.topic_name.clone(),
-            };
-            let written = job.dead_letters.write(blob).await;
-            written.map_err(fault_of)
-        }
-    };
+    let written = write_blob(&job, array, been_through).await;
+    report.result = written.map(|blob| report.blob = blob);
     if let Err(WriteFault::NoRoom(_)) = report.result {
         let written = report.written.drain(..);
         report.left.extend(written.map(|(letter, _)| letter));
     }
     report.ended = job.clock.now().timestamp;
     report
+}
+
+/// Writes the blob, if there is anything to write.
+async fn write_blob(
+    job: &LetterJob,
+    array: DeadLetterArray,
+    been_through: BTreeSet<String>,
+) -> Result<Option<WrittenBlob>, WriteFault> {
+    let (plan, store) = (&job.plan, &job.dead_letters);
+    let Some(destination) = &plan.dead_letter_destination else {
+        return Err(WriteFault::NoDestination);
+    };
+    if array.count() == 0 {
+        return Ok(None);
+    }
+    let now = job.clock.now().timestamp;
+    let uuid = BlobId::new(now, job.topic, chance::number() as u32).uuid(&job.store_id);
+    let blob = Blob {
+        container: destination.container().clone(),
+        name: blob_name(&plan.subscription_name, now, &uuid),
+        count: array.count(),
+        bytes: array.finish(),
+        subscription: plan.subscription_name.clone(),
+        topic: plan.topic_name.clone(),
+    };
+    let told = WrittenBlob {
+        container: blob.container.as_str().to_owned(),
+        name: blob.name.clone(),
+        url: store.url(&blob.container, &blob.name),
+        bytes: blob.bytes.len(),
+        count: blob.count,
+        subscription: blob.subscription.clone(),
+        been_through,
+    };
+    let written = in_time(store.write(blob)).await;
+    written.map(|()| Some(told)).map_err(fault_of)
 }
 
 /// The times of a record, spelled.

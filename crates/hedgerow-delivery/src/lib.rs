@@ -24,6 +24,8 @@
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | `gather`, `batch_answer` | how a batch is filled, and what its answer says of single events |
+//! | [`replay`] | dead letters that are delivered again |
+//! | [`written_letters`] | dead letters that were written, for whoever looks for one |
 //! | [`settings`] | everything that can be tuned |
 //! | [`source`] | the resource paths of what subscriptions are made for |
 //! | [`spawner`] | where tasks run, and work that takes a disk's time |
@@ -51,8 +53,10 @@ mod letter_write;
 mod letters;
 pub mod metrics;
 pub mod note;
+mod notice;
 mod plan;
 mod remember;
+pub mod replay;
 pub mod resend;
 mod response_times;
 mod runner;
@@ -62,6 +66,7 @@ pub mod spawner;
 mod strike;
 pub mod validation;
 mod windows;
+pub mod written_letters;
 
 /// An error with everything behind it, in one line.
 pub(crate) fn in_full(error: &dyn std::error::Error) -> String {

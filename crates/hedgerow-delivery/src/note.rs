@@ -34,6 +34,8 @@ pub struct AttemptNote {
     pub ended: Timestamp,
     /// From the start of the attempt to its outcome.
     pub duration: Duration,
+    /// It succeeded after its timeout, and counts all the same (ED-178).
+    pub is_late: bool,
     /// What happens next.
     pub next: NoteNext,
 }
@@ -54,6 +56,8 @@ pub enum NoteNext {
         /// When it is written.
         due: Timestamp,
     },
+    /// Nothing, its event stands in the dead-letter store.
+    DeadLettered(DeadLetterReason),
     /// Nothing, an operator dropped it.
     Purged,
 }
@@ -77,6 +81,7 @@ impl AttemptNote {
             batch_events: None,
             ended: end.ended,
             duration: end.duration,
+            is_late: false,
             next,
         }
     }
@@ -98,7 +103,31 @@ impl AttemptNote {
             batch_events: None,
             ended: decided,
             duration: Duration::ZERO,
+            is_late: false,
             next,
+        }
+    }
+
+    /// A dead letter was written.
+    pub(crate) fn of_dead_letter(
+        plan: &Plan,
+        event_id: &str,
+        reason: DeadLetterReason,
+        written: Timestamp,
+    ) -> Self {
+        Self {
+            topic: plan.topic_name.clone(),
+            subscription: plan.subscription_name.clone(),
+            event_id: event_id.to_owned(),
+            attempt: 0,
+            outcome: None,
+            status: 0,
+            detail: None,
+            batch_events: None,
+            ended: written,
+            duration: Duration::ZERO,
+            is_late: false,
+            next: NoteNext::DeadLettered(reason),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an attempt needs of its subscription. Made when the subscription is declared or changed, read when an attempt is
 //! made: endpoint, headers, timeout and policy are never versioned by position (ED-085). What is, the filter, is not here.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::strike::Secrets;
 use crate::windows::EndpointKey;
 
 /// What an attempt needs of its subscription.
+#[allow(clippy::struct_excessive_bools)] // Each is declared by itself.
 pub(crate) struct Plan {
     /// What the subscription is made for, as people name it: a topic, a domain, or a domain topic.
     pub(crate) topic_name: String,
@@ -33,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) topic_path: String,
     /// The resource path of what the subscription is made for.
     pub(crate) source_path: String,
+    /// Whether the topic tells of dead letters: what cannot be delivered of that must not go round in a circle (ED-264).
+    pub(crate) is_of_notices: bool,
     pub(crate) subscription_name: String,
     pub(crate) target: Target,
     /// The endpoint key of the target.
@@ -107,6 +111,7 @@ impl Plan {
             topic_name: source_name(topic.name.as_str(), subscription.domain_topic.as_ref()),
             topic_path: path_of_topic(topic),
             source_path: source_path(topic, subscription.domain_topic.as_ref()),
+            is_of_notices: topic.spec.source.is_some(),
             subscription_name: subscription.name.as_str().to_owned(),
             endpoint: target.endpoint(),
             target,
@@ -153,6 +158,12 @@ impl Plan {
     pub(crate) fn path_secrets(&self) -> &Secrets {
         let path = || self.path_and_query.path();
         self.path_secrets.get_or_init(|| Secrets::of_path(path()))
+    }
+
+    /// Whether a notice that has been through these containers would come back to where it tells of (ED-264).
+    pub(crate) fn is_circular(&self, containers: &BTreeSet<String>) -> bool {
+        let destination = self.dead_letter_destination.as_ref();
+        destination.is_some_and(|to| containers.contains(to.container().as_str()))
     }
 
     /// Whether both send to the same URL.

@@ -230,6 +230,7 @@ pub(crate) fn waiting(
             NoteNext::Due(due) => HistoryNext::Due(due),
             NoteNext::Dead(reason) => HistoryNext::Dead(reason),
             NoteNext::DeadLetter { reason, due } => HistoryNext::DeadLetter(reason, due),
+            NoteNext::DeadLettered(reason) => HistoryNext::DeadLettered(reason),
             NoteNext::Purged => HistoryNext::Purged,
         },
     };

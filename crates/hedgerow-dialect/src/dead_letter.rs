@@ -2,6 +2,8 @@
 //!
 //! Nothing of the endpoint stands in a record (ED-260).
 
+pub mod read;
+
 use std::borrow::Cow;
 
 use hedgerow_core::event::{Event, is_attribute};

@@ -7,12 +7,15 @@
 //!
 //! Decides nothing about when and what: that is [`hedgerow_core::dead_letter`]'s and the caller's.
 
+mod list;
 mod local;
 mod objects;
 
 use std::future::Future;
 use std::pin::Pin;
 
+use bytes::Bytes;
+use hedgerow_core::dead_letter::Span;
 use hedgerow_core::spec::ContainerPath;
 
 pub use local::{LocalDirectory, Reserve};
@@ -20,6 +23,37 @@ pub use objects::{Objects, Place};
 
 /// What a store answers, some time.
 pub type Answered<'a> = Pin<Box<dyn Future<Output = Result<(), DeadLetterError>> + Send + 'a>>;
+
+/// The blobs that were found, some time.
+pub type Listed<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<FoundBlob>, DeadLetterError>> + Send + 'a>>;
+
+/// What stands in a blob, some time.
+pub type Content<'a> = Pin<Box<dyn Future<Output = Result<Bytes, DeadLetterError>> + Send + 'a>>;
+
+/// Which blobs are wanted.
+#[derive(Debug, Clone)]
+pub struct BlobQuery {
+    /// Of which container.
+    pub container: ContainerPath,
+    /// Of a subscription of this name, in any case.
+    pub subscription: String,
+    /// Only blobs behind the one of this name.
+    pub after: Option<String>,
+    /// Only blobs of hours some of which lie in here.
+    pub span: Span,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A blob that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundBlob {
+    /// Its name in the container; [`BlobName`](hedgerow_core::dead_letter::BlobName) takes it apart.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+}
 
 /// Where dead letters are kept.
 pub trait DeadLetterStore: Send + Sync {
@@ -31,6 +65,15 @@ pub trait DeadLetterStore: Send + Sync {
         drop(container);
         Box::pin(async { Ok(()) })
     }
+
+    /// Where a blob is, for people and programs (ED-263).
+    fn url(&self, container: &ContainerPath, name: &str) -> String;
+
+    /// The blobs of a container that a query wants, in the order of their names' times, at most so many.
+    fn list(&self, query: BlobQuery) -> Listed<'_>;
+
+    /// The content of a blob.
+    fn read(&self, container: ContainerPath, name: String) -> Content<'_>;
 
     /// Writes and deletes a small object in a container, to see whether that can be done (ED-319).
     fn probe(&self, container: ContainerPath) -> Answered<'_>;

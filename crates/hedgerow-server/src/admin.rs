@@ -9,6 +9,7 @@ mod explanation;
 mod extract;
 mod health;
 mod merge;
+mod replays;
 mod routes;
 mod store;
 mod subscriptions;
@@ -159,6 +160,13 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const ATTEMPTS: &str = "/api/v1/events/{eventId}/attempts";
     const EXPLANATION: &str = "/api/v1/events/{eventId}/explanation";
     const DEAD_LETTERS: &str = "/api/v1/deadLetters";
+    const WRITTEN: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/deadLetters";
+    const RECORDS: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/deadLetters/{blob}";
+    const REPLAYS_OF: &str = "/api/v1/topics/{topic}/eventSubscriptions/{name}/replays";
+    const REPLAYS: &str = "/api/v1/replays";
+    const REPLAY: &str = "/api/v1/replays/{replay}";
+    const STOP_REPLAY: &str = "/api/v1/replays/{replay}/stop";
+    const RESUME_REPLAY: &str = "/api/v1/replays/{replay}/resume";
     const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
     const TOKENS: &str = "/api/v1/tokens";
     let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
@@ -205,6 +213,13 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)
+        .add(get(WRITTEN), (Read, Topic), dead_letters::written)
+        .add(get(RECORDS), (Read, Topic), dead_letters::records)
+        .add(post(REPLAYS_OF), (Operate, Topic), replays::create)
+        .add(get(REPLAYS), (Read, Lists), replays::list)
+        .add(get(REPLAY), (Read, Lists), replays::get)
+        .add(post(STOP_REPLAY), (Operate, Lists), replays::stop)
+        .add(post(RESUME_REPLAY), (Operate, Lists), replays::resume)
         .add(get(TERMINAL_RECORDS), (Read, Lists), terminal_records::list)
         .add(post("/api/v1/apply"), (Admin, Lists), apply::post)
         .add(get("/api/v1/store"), (Read, Grid), store::get)

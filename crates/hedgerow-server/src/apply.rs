@@ -287,7 +287,7 @@ impl Begun {
     ) {
         match applied {
             Ok((mut applied, asked)) => {
-                applied.warnings = warnings;
+                applied.warnings.splice(0..0, warnings);
                 self.done.push(applied);
                 self.asked.extend(asked);
             }
@@ -425,10 +425,14 @@ impl PlannedSubscription {
             expected: self.expected,
         };
         let made = declare_subscription(&engine, declaration).await?;
+        let problem = made.dead_letter_problem.map(|message| Warning {
+            field: "deadLetterDestination".to_owned(),
+            message,
+        });
         let provisioning = made.info.subscription.newest_provisioning();
         let asked = (provisioning == Provisioning::Creating).then(|| Asked {
             what: what.clone(),
-            path: self.path,
+            path: self.path.clone(),
             id: made.info.subscription.id,
             name,
         });
@@ -443,7 +447,7 @@ impl PlannedSubscription {
             what,
             change,
             provisioning,
-            warnings: Vec::new(),
+            warnings: located(&self.path, problem.into_iter().collect()),
         };
         Ok((applied, asked))
     }

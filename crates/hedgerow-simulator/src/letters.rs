@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::spec::ContainerPath;
-use hedgerow_io::dead_letter::{Answered, Blob, DeadLetterError, DeadLetterStore};
+use hedgerow_io::dead_letter::{
+    Answered, Blob, BlobQuery, Content, DeadLetterError, DeadLetterStore, Listed,
+};
 use serde_json::Value;
 
 use crate::plan::LetterMood;
@@ -68,6 +70,25 @@ impl DeadLetterStore for Letters {
                 message: "simulated".to_owned(),
                 is_not_found: false,
                 is_full,
+            })
+        })
+    }
+
+    fn url(&self, container: &ContainerPath, name: &str) -> String {
+        format!("simulated:///{}/{name}", container.as_str())
+    }
+
+    /// Nothing: nobody replays here.
+    fn list(&self, _: BlobQuery) -> Listed<'_> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn read(&self, _: ContainerPath, name: String) -> Content<'_> {
+        Box::pin(async move {
+            Err(DeadLetterError {
+                message: format!("{name} is not kept here"),
+                is_not_found: true,
+                is_full: false,
             })
         })
     }

@@ -8,6 +8,7 @@ mod domains;
 mod gone;
 mod names;
 mod purge;
+mod replay;
 mod sealed;
 mod validation;
 
@@ -27,6 +28,7 @@ pub use self::domains::{DomainTopic, source_name, split_source};
 pub use self::gone::{GONE_BYTES_MAX, GONE_MAX, GoneSubscription};
 use self::names::Names;
 pub use self::purge::{PURGES_MAX, Purge};
+pub use self::replay::{Replay, ReplayCounts, ReplayPlace, ReplayState};
 pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
 
 /// A topic as declared.
@@ -139,8 +141,18 @@ pub struct Catalog {
     /// Subscriptions that were deleted, the newest last, within bounds: for explaining what became of an event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gone: Vec<GoneSubscription>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    last_replay_id: u32,
+    /// Replays, those that ended among them, within bounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    replays: BTreeMap<u32, Replay>,
     #[serde(skip)]
     names: Names,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde asks for it.
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A catalog as it is stored: who is called how follows from it. A member that is unknown is a damaged one.
@@ -156,6 +168,10 @@ struct Stored {
     domain_topics: BTreeMap<TopicId, DomainTopics>,
     #[serde(default)]
     gone: Vec<GoneSubscription>,
+    #[serde(default)]
+    last_replay_id: u32,
+    #[serde(default)]
+    replays: BTreeMap<u32, Replay>,
 }
 
 impl From<Stored> for Catalog {
@@ -180,6 +196,8 @@ impl From<Stored> for Catalog {
             subscriptions: stored.subscriptions,
             domain_topics: stored.domain_topics,
             gone: stored.gone,
+            last_replay_id: stored.last_replay_id,
+            replays: stored.replays,
             names,
         }
     }
@@ -282,20 +300,13 @@ impl Catalog {
                 spec,
                 keys,
                 created,
-            } => {
-                self.last_topic_id = id.0;
-                self.names.add_topic(name.as_str(), id);
-                self.topics.insert(
-                    id,
-                    Topic {
-                        id,
-                        name,
-                        spec,
-                        keys,
-                        created,
-                    },
-                );
-            }
+            } => self.add_topic(Topic {
+                id,
+                name,
+                spec,
+                keys,
+                created,
+            }),
             Change::TopicUpdated { id, spec } => {
                 if let Some(topic) = self.topics.get_mut(&id) {
                     topic.spec = spec;
@@ -370,6 +381,9 @@ impl Catalog {
             }
             Change::SubscriptionPurgeEnded { id } => self.end_purge(id),
             Change::SubscriptionDeleted { id } => return self.remove_subscription(id, next_seq),
+            change @ (Change::ReplayCreated { .. }
+            | Change::ReplayMoved { .. }
+            | Change::ReplaySet { .. }) => self.follow_replay(change),
         }
         Vec::new()
     }
@@ -408,9 +422,16 @@ impl Catalog {
         }
     }
 
+    fn add_topic(&mut self, topic: Topic) {
+        self.last_topic_id = topic.id.0;
+        self.names.add_topic(topic.name.as_str(), topic.id);
+        self.topics.insert(topic.id, topic);
+    }
+
     fn remove_topic(&mut self, id: TopicId) -> Vec<SubscriptionId> {
         let gone: Vec<_> = self.names.subscriptions_of(id).collect();
         for id in &gone {
+            self.forget_replays_of(*id);
             if let Some(removed) = self.subscriptions.remove(id) {
                 // Nothing comes to a topic that is gone.
                 self.remember_gone(removed, u64::MAX);
@@ -428,6 +449,7 @@ impl Catalog {
         id: SubscriptionId,
         next_seq: impl Fn(TopicId) -> u64,
     ) -> Vec<SubscriptionId> {
+        self.forget_replays_of(id);
         if let Some(gone) = self.subscriptions.remove(&id) {
             let name = gone.name.as_str();
             let domain_topic = gone.domain_topic.as_ref();

@@ -69,6 +69,12 @@ pub trait Store: Send + Sync + 'static {
     /// stored, the publisher is told to come back.
     fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError>;
 
+    /// Queues events that the server itself publishes, behind everything queued so far, as [`Store::journal`] does a record: they
+    /// belong to what the records behind them say, and are not refused at the watermark. Few and small ones.
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        self.append(topic, events)
+    }
+
     /// Queues a record behind everything queued so far. Does not block, and is not refused at the watermark: room is
     /// kept for it. Whoever must know that it is durable sees it come back from [`Store::groups`]. Never called with
     /// [`Record::Events`].

@@ -410,17 +410,29 @@ impl RecoveredLog {
     }
 }
 
+fn append_work(topic: TopicId, events: PackedEvents) -> (Work, Appending) {
+    assert!(events.count() > 0, "an append has at least one event");
+    let (reply, appending) = oneshot::channel();
+    let work = Work::Append {
+        topic,
+        events,
+        reply,
+    };
+    (work, appending)
+}
+
 impl Store for Log {
     fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
-        assert!(events.count() > 0, "an append has at least one event");
-        let (reply, appending) = oneshot::channel();
-        let work = Work::Append {
-            topic,
-            events,
-            reply,
-        };
+        let (work, appending) = append_work(topic, events);
         let bytes = self.frame_bytes(&work)?;
         self.push(work, |queued| self.shared.admit_append(bytes, queued))?;
+        Ok(appending)
+    }
+
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        let (work, appending) = append_work(topic, events);
+        self.frame_bytes(&work)?;
+        self.push(work, |_| Ok(()))?;
         Ok(appending)
     }
 

@@ -412,7 +412,10 @@ impl View {
             | Change::SubscriptionValidated { .. }
             | Change::SubscriptionPaused { .. }
             | Change::SubscriptionPurgeEnded { .. }
-            | Change::SubscriptionDeleted { .. } => {}
+            | Change::SubscriptionDeleted { .. }
+            | Change::ReplayCreated { .. }
+            | Change::ReplayMoved { .. }
+            | Change::ReplaySet { .. } => {}
             Change::SubscriptionReset { id } => self.end_holds_of_former(*id, false),
             Change::SubscriptionPurged { id, .. } => self.pass_all(*id),
         }

@@ -333,7 +333,7 @@ impl Running {
         for topic in lines.topics() {
             // The topic may be gone, and the server may be stopping.
             for (subscription, hold) in self.handle.holds(&topic).await.unwrap_or_default() {
-                if let Some(text) = lines.text(&topic, &subscription, &hold, now) {
+                for text in lines.texts(&topic, &subscription, &hold, now) {
                     line(&text);
                 }
             }

@@ -107,7 +107,8 @@ impl Place {
 #[derive(Debug, Args)]
 struct Source {
     /// The topic: its name, or its full resource id; `domains/DOMAIN` for everything of a domain, `domains/DOMAIN/topics/TOPIC`
-    /// for one topic of a domain.
+    /// for one topic of a domain. `$deadletter`, or the resource id of the storage account, tells of dead letters that were
+    /// written.
     #[arg(
         long = "source-resource-id",
         visible_alias = "resource-id",

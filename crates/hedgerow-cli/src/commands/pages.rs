@@ -29,6 +29,24 @@ pub struct Which {
 /// Entries that are asked for at a time.
 const PAGE: RangeInclusive<usize> = 1..=100;
 
+/// The files of written dead letters of the subscription that is asked for.
+pub async fn written(client: &Client, which: &Which) -> Result<Vec<Value>, Failure> {
+    let (Some(topic), Some(name)) = (&which.topic, &which.event_subscription) else {
+        return Err(Failure::new(
+            "name the topic and the subscription whose files are meant",
+        ));
+    };
+    let topic = super::event::in_path(&topic.name);
+    let path = format!("/topics/{topic}/eventSubscriptions/{name}/deadLetters");
+    // The path names them already.
+    let unnamed = Which {
+        topic: None,
+        event_subscription: None,
+        limit: which.limit,
+    };
+    list(client, &path, &unnamed).await
+}
+
 /// The entries of the list at `path` that are wanted.
 pub async fn list(client: &Client, path: &str, which: &Which) -> Result<Vec<Value>, Failure> {
     let mut entries: Vec<Value> = Vec::new();

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use hedgerow_core::name::{DomainTopicName, NameError, TopicName};
+use hedgerow_core::spec::topic_meant;
 
 /// Where events come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,10 @@ impl FromStr for SourceTopic {
              them, `/…/providers/Microsoft.EventGrid/topics/NAME`";
         let text = text.trim_end_matches('/');
         let relative = if text.starts_with('/') {
-            below_provider(text).ok_or(refused)?
+            match below_provider(text) {
+                Some(relative) => relative,
+                None => topic_meant(text).ok_or(refused)?,
+            }
         } else {
             text
         };
@@ -30,7 +34,7 @@ impl FromStr for SourceTopic {
         let lower: Vec<String> = parts.iter().map(|part| part.to_ascii_lowercase()).collect();
         let lower: Vec<&str> = lower.iter().map(String::as_str).collect();
         let (topic, domain_topic, is_domain) = match (&lower[..], &parts[..]) {
-            (["topics", _], [_, name]) | ([_], [name]) => (*name, None, false),
+            (["topics" | "systemtopics", _], [_, name]) | ([_], [name]) => (*name, None, false),
             (["domains", _], [_, domain]) => (*domain, None, true),
             // The last one is how answers name it.
             (["domains", _, "topics", _], [_, domain, _, name])
@@ -98,6 +102,13 @@ mod tests {
                 );
             }
         }
+        // ED-318.
+        for text in ["$deadletter", hedgerow_core::spec::STORAGE_ACCOUNT] {
+            let found: SourceTopic = text.parse().unwrap();
+            assert_eq!(found.path, "/topics/$deadletter", "{text}");
+        }
+        let system: SourceTopic = format!("{provider}/systemTopics/late").parse().unwrap();
+        assert_eq!(system.path, "/topics/late");
         for text in [
             "",
             "/orders",

@@ -71,13 +71,14 @@ const LIST: [Column; 4] = [
     ("CREATED", "/createdTime"),
 ];
 
-const ONE: [Column; 7] = [
+const ONE: [Column; 8] = [
     ("name", "/name"),
     ("id", "/id"),
     ("input schema", "/inputSchema"),
     ("input schema mapping", "/inputSchemaMapping/properties"),
     ("keys and signatures refused", "/disableLocalAuth"),
     ("endpoint", "/endpoint"),
+    ("source", "/source"),
     ("created", "/createdTime"),
 ];
 
@@ -97,9 +98,11 @@ impl TopicCommand {
                 let before = client.admin_if_found(Method::GET, &path).await?;
                 let body = declared.over(before.as_ref())?;
                 let reply = client.admin(Method::PUT, &path, Some(&body)).await?;
-                let endpoint = reply.body["endpoint"].as_str().unwrap_or_default();
+                // Nobody publishes to a system topic.
+                let endpoint = reply.body["endpoint"].as_str();
+                let publish = endpoint.map_or(String::new(), |to| format!("; publish to {to}"));
                 let sentence = if reply.status == StatusCode::CREATED {
-                    format!("topic {name} created; publish to {endpoint}")
+                    format!("topic {name} created{publish}")
                 } else {
                     let changed = changed(before.as_ref(), &reply.body, &[]);
                     let what = if changed.is_empty() {
@@ -107,7 +110,7 @@ impl TopicCommand {
                     } else {
                         format!("updated: {}", changed.join(", "))
                     };
-                    format!("topic {name} {what}; publish to {endpoint}")
+                    format!("topic {name} {what}{publish}")
                 };
                 output::done(&sentence, &reply.body, format);
                 super::show_warnings(&reply.body);

@@ -48,9 +48,14 @@ fn receiver(server: &Server) -> &str {
 }
 
 fn switch(server: &Server, answer: &Value) {
+    assert_eq!(switch_to(server, answer)["delayMs"], 0);
+}
+
+fn switch_to(server: &Server, answer: &Value) -> Value {
     let url = format!("{}/answer", receiver(server));
     let (status, json) = request("PUT", &url, &[], &answer.to_string()).unwrap();
-    assert_eq!((status, &json["delayMs"]), (200, &json!(0)), "{json}");
+    assert_eq!(status, 200, "{json}");
+    json
 }
 
 /// What the receiver remembers of the requests to a path, the newest first.
@@ -251,6 +256,138 @@ fn with_speed_60_retries_keep_their_slots() {
         took.as_millis() < u128::from(passed) / 10,
         "{passed} ms of server time took {took:?}"
     );
+}
+
+/// What the terminal shows, kept.
+struct View<'a> {
+    server: &'a Server,
+    lines: std::cell::RefCell<Vec<String>>,
+}
+
+impl<'a> View<'a> {
+    fn of(server: &'a Server) -> Self {
+        let lines = std::cell::RefCell::default();
+        Self { server, lines }
+    }
+
+    /// Where a line stands that is wanted, behind a place.
+    fn find(&self, behind: usize, is_wanted: impl Fn(&str) -> bool) -> Option<usize> {
+        let mut lines = self.lines.borrow_mut();
+        lines.extend(self.server.new_lines());
+        let found = lines.iter().skip(behind).position(|line| is_wanted(line));
+        found.map(|at| at + behind)
+    }
+
+    fn at(&self, place: usize) -> String {
+        self.lines.borrow()[place].clone()
+    }
+}
+
+/// Acceptance 3 of issue 6: a day in 24 seconds, and with the receiver on 404 one sees a probation begin, hold, be followed by a
+/// trial, and end (ED-224 to ED-230).
+#[test]
+fn with_speed_3600_a_probation_is_seen_from_its_begin_to_its_end() {
+    let place = Place::new();
+    let server = start(&place, &["--speed", "3600"]);
+    let view = View::of(&server);
+    switch(&server, &json!({"status": 404}));
+    // Whatever the machine does besides: somebody publishes until it is seen.
+    let mut published = 0;
+    let mut publish_until = |what: &str, behind: usize, is_wanted: &dyn Fn(&str) -> bool| {
+        until(what, || {
+            published += 1;
+            publish(&server, &format!("lost-{published}"));
+            view.find(behind, is_wanted)
+        })
+    };
+    let begin = publish_until("the begin", 0, &|line| {
+        line.ends_with("  demo  is on probation after NotFound, for 5 min")
+            || line.ends_with("  demo  is held back after NotFound, for 5 min")
+    });
+    let hold = publish_until("what is held", begin, &|line| {
+        line.contains("  demo  holds ") && line.ends_with(" until then")
+    });
+    let trial = publish_until("the trial's turn", begin, &|line| {
+        line.contains("  demo  was held back after NotFound, for ")
+            && line.ends_with(": one event is tried next")
+    });
+    assert!(begin < hold && begin < trial, "{}", view.at(begin));
+    switch(&server, &json!({"status": 200}));
+    // The trial succeeds, and with it everything that waits.
+    let tried = until("the trial", || {
+        view.find(trial, |line| {
+            line.contains("  demo  ") && line.contains("  200  ") && line.ends_with("  delivered")
+        })
+    });
+    until("the end", || {
+        view.find(trial, |line| {
+            line.ends_with("  demo  is tried again as usual")
+        })
+    });
+    assert!(tried > trial, "{}", view.at(tried));
+}
+
+/// Acceptance 3 of issue 6: with it hanging, the late success (ED-177, ED-178); with 400, the dead letter and its notification
+/// (ED-263).
+#[test]
+fn with_speed_3600_late_successes_and_dead_letters_are_seen() {
+    let place = Place::new();
+    let server = start(&place, &["--speed", "3600"]);
+    let view = View::of(&server);
+    // 200 after 45 s, in the server's time. A machine that is busy may take more than the 180 s in which it counts: then the next
+    // attempt has another chance.
+    switch_to(&server, &json!({"status": 200, "delayMs": 45_000}));
+    let mut published = 0;
+    let late = until("the late success", || {
+        if published < 5 {
+            published += 1;
+            publish(&server, &format!("late-{published}"));
+        }
+        view.find(0, |line| {
+            line.contains("  demo  ")
+                && line.ends_with("  delivered late: it had timed out, and counts all the same")
+        })
+    });
+    let timed_out = view.find(0, |line| {
+        line.contains("  TimedOut ") && line.contains("  retry in ")
+    });
+    assert!(timed_out.is_some_and(|at| at < late), "{}", view.at(late));
+
+    switch(&server, &json!({"status": 400}));
+    publish(&server, "bad");
+    let reason = "UndeliverableDueToHttpBadRequest";
+    let given_up = until("the end", || {
+        view.find(0, |line| {
+            line.contains("  bad ")
+                && line.contains(&format!("given up: {reason}; dead letter in "))
+        })
+    });
+    let written = until("the dead letter", || {
+        view.find(given_up, |line| {
+            line.contains("  bad ")
+                && line.contains("  dead letter  ")
+                && line.ends_with(&format!("  written: {reason}"))
+        })
+    });
+    until("its notification", || {
+        view.find(written, |line| {
+            line.contains("  $deadletter/demo-letters  ") && line.ends_with("  delivered")
+        })
+    });
+    // Others that were late may have ended so too, in files of their own.
+    let letter = until("the notification of this one at the receiver", || {
+        let told = received(&server, "/answer/200").into_iter();
+        let mut told = told.filter_map(|one| {
+            let event = &one["event"];
+            assert_eq!(event["eventType"], "Microsoft.Storage.BlobCreated");
+            let path = event["data"]["url"].as_str()?.strip_prefix("file://")?;
+            let letters: Value = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+            let mut letters = letters.as_array()?.clone().into_iter();
+            letters.find(|letter| letter["id"] == "bad")
+        });
+        told.next()
+    });
+    assert_eq!(letter["deadLetterReason"], reason);
 }
 
 #[test]

@@ -183,6 +183,11 @@ impl Server {
         wait_for(&self.stderr, what, is_wanted)
     }
 
+    /// The lines of standard output that came since the last look.
+    pub fn new_lines(&self) -> Vec<String> {
+        self.stdout.try_iter().collect()
+    }
+
     /// The lines of standard output that nobody waited for, to its end.
     pub fn rest(&self) -> Vec<String> {
         self.stdout.iter().collect()

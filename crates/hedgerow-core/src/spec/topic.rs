@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::fields::Fields;
-use super::{Checked, InputSchemaMapping, SpecError, Warning};
+use super::{Checked, InputSchemaMapping, SpecError, StorageAccount, Warning};
 
 /// What a topic takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub struct TopicSpec {
     pub profile: Option<Profile>,
     /// What is said of a domain besides; `None` for a topic.
     pub domain: Option<DomainRules>,
+    /// What its events tell of, if it is a system topic: nobody publishes to one (ED-318). It never changes.
+    pub source: Option<StorageAccount>,
 }
 
 /// Which defaults hold where the vendor's page on delivery and ours differ (ED-317).
@@ -106,6 +108,15 @@ impl InputSchema {
 }
 
 impl TopicSpec {
+    /// The topic that tells of dead letters (ED-263).
+    #[must_use]
+    pub fn of_dead_letters() -> Self {
+        Self {
+            source: Some(StorageAccount::default()),
+            ..Self::default()
+        }
+    }
+
     /// Checks a declaration.
     ///
     /// # Errors
@@ -134,6 +145,7 @@ impl TopicSpec {
             disable_local_auth: fields.boolean("disableLocalAuth")?.unwrap_or(false),
             profile: check_profile(&mut fields)?,
             domain: is_domain.then(|| check_domain(&mut fields)).transpose()?,
+            source: check_source(&mut fields, input_schema)?,
         };
         if let (Some(_), Some(mapping)) = (spec.domain, &spec.input_schema_mapping)
             && mapping.topic.is_none()
@@ -166,6 +178,10 @@ impl TopicSpec {
             json[CREATES_TOPICS] = json!(domain.creates_topics);
             json[DELETES_TOPICS] = json!(domain.deletes_topics);
         }
+        if let Some(source) = &self.source {
+            json["source"] = json!(source.as_str());
+            json["topicType"] = json!(STORAGE_TOPIC_TYPE);
+        }
         json
     }
 
@@ -179,6 +195,8 @@ impl TopicSpec {
             "inputSchema"
         } else if self.input_schema_mapping != new.input_schema_mapping {
             "inputSchemaMapping"
+        } else if self.source != new.source {
+            "source"
         } else {
             return Ok(());
         };
@@ -222,6 +240,34 @@ fn check_input_schema(fields: &mut Fields<'_>) -> Result<InputSchema, SpecError>
             format!("must be \"{first}\", \"{second}\" or \"{third}\""),
         )
     })
+}
+
+/// The kind of system topic that there is.
+const STORAGE_TOPIC_TYPE: &str = "Microsoft.Storage.StorageAccounts";
+
+/// What a system topic tells of, and what kind it is (ED-318).
+fn check_source(
+    fields: &mut Fields<'_>,
+    input_schema: InputSchema,
+) -> Result<Option<StorageAccount>, SpecError> {
+    const NAME: &str = "source";
+    let kind = fields.text("topicType")?;
+    if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case(STORAGE_TOPIC_TYPE)) {
+        let message = format!("must be \"{STORAGE_TOPIC_TYPE}\", the only one there is");
+        return Err(fields.error("topicType", message));
+    }
+    let Some(id) = fields.text(NAME)? else {
+        return match kind {
+            Some(_) => Err(fields.error(NAME, "is required with topicType")),
+            None => Ok(None),
+        };
+    };
+    let source = StorageAccount::parse(id).map_err(|message| fields.error(NAME, message))?;
+    if input_schema != InputSchema::EventGridSchema {
+        let message = "must be \"EventGridSchema\" with a source, whose events have it";
+        return Err(fields.error("inputSchema", message));
+    }
+    Ok(Some(source))
 }
 
 /// A mapping belongs to the custom schema, and the custom schema needs one (ED-050).

@@ -1,7 +1,7 @@
 //! What a topic may be declared as (ED-030, ED-048 to ED-050, ED-054).
 
 use hedgerow_core::limits;
-use hedgerow_core::spec::{InputSchema, TopicSpec};
+use hedgerow_core::spec::{InputSchema, STORAGE_ACCOUNT, TopicSpec};
 use serde_json::{Value, json};
 
 fn custom(properties: &Value) -> Value {
@@ -24,6 +24,7 @@ fn a_topic_is_read_again_as_it_was_written() {
         json!({}),
         json!({ "inputSchema": "EventGridSchema", "disableLocalAuth": true }),
         json!({ "inputSchema": "CloudEventSchemaV1_0", "inputSchemaMapping": null }),
+        json!({ "source": STORAGE_ACCOUNT }),
         custom(&mapping),
     ] {
         let spec = TopicSpec::check(&declared).unwrap().spec;
@@ -138,4 +139,35 @@ fn unmapped_members_are_warned_of() {
         .map(|warning| warning.field)
         .collect();
     assert_eq!(fields, ["inputSchemaMapping.properties.subject"]);
+}
+
+/// ED-318: a system topic has the storage account that there is as its source, and nothing else.
+#[test]
+fn a_system_topic_tells_of_the_storage_account() {
+    let kind = "Microsoft.Storage.StorageAccounts";
+    let declared = json!({ "source": STORAGE_ACCOUNT, "topicType": kind });
+    let spec = TopicSpec::check(&declared).unwrap().spec;
+    assert_eq!(spec.to_json()["source"], STORAGE_ACCOUNT);
+    assert_eq!(spec.to_json()["topicType"], kind);
+    for (declared, field) in [
+        (json!({ "source": "orders" }), "source"),
+        (json!({ "topicType": kind }), "source"),
+        (
+            json!({ "source": STORAGE_ACCOUNT, "topicType": "Microsoft.Maps.Accounts" }),
+            "topicType",
+        ),
+        (
+            json!({ "source": STORAGE_ACCOUNT, "inputSchema": "CloudEventSchemaV1_0" }),
+            "inputSchema",
+        ),
+    ] {
+        assert_eq!(
+            TopicSpec::check(&declared).unwrap_err().field,
+            field,
+            "{declared}"
+        );
+    }
+    let ordinary = TopicSpec::default();
+    assert_eq!(ordinary.check_change(&spec).unwrap_err().field, "source");
+    assert_eq!(spec.check_change(&ordinary).unwrap_err().field, "source");
 }

@@ -42,6 +42,7 @@ impl Engine {
             self.queue_letters(id);
         }
         self.release_validations();
+        self.take_up_replays();
         Ok(())
     }
 
@@ -207,6 +208,7 @@ impl Engine {
     /// Ends the tasks of everything in flight, because this engine ends. Records nothing.
     pub(super) fn drop_flights(&mut self) {
         self.validations.abort_all();
+        self.replays.abort_all();
         for runner in self.runners.values_mut() {
             if let Some(gathering) = &runner.gathering {
                 gathering.abort.abort();

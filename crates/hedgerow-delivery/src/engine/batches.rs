@@ -364,6 +364,10 @@ impl Engine {
             };
             let mut note = AttemptNote::of_attempt(plan, &end, event, outcome, next);
             note.batch_events = kind.batch_events();
+            note.is_late = matches!(
+                kind,
+                HistoryKind::LateSuccess | HistoryKind::BatchLateSuccess(_)
+            );
             if end.found.met.is_success() && outcome.is_some() {
                 note.detail = end.entries.reason();
             }

@@ -22,6 +22,8 @@ impl Engine {
         name: &SubscriptionName,
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
+        let built_in = self.lacks_built_in(topic).then(TopicSpec::of_dead_letters);
+        let new_topic = built_in.as_ref().or(new_topic);
         let (input, existing) = match (self.source_named(topic), new_topic) {
             (Ok((found, domain_topic)), _) => {
                 let of = domain_topic.as_ref();
@@ -35,7 +37,7 @@ impl Engine {
                 (found.spec.input_schema, existing)
             }
             (Err(_), Some(new)) => {
-                if !has_new_domain_topic {
+                if !has_new_domain_topic && built_in.is_none() {
                     Self::check_new_source(topic, new)?;
                 }
                 (new.input_schema, None)

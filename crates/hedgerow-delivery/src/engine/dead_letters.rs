@@ -4,19 +4,22 @@
 //! The rows in the view are what is owed. A write in flight at a crash is due again, and a try whose answer did not come
 //! writes a new name: an event may be written twice, never not at all (ED-252).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write};
 use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::spec::ContainerPath;
 use hedgerow_core::time::Timestamp;
-use hedgerow_io::dead_letter::DeadLetterStore;
+use hedgerow_io::chance;
+use hedgerow_io::dead_letter::{DeadLetterError, DeadLetterStore};
 use hedgerow_store::StoreError;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
-    Dead, DeadThen, DropReason, Owed, PendingDeadLetter, PendingWrite, Record,
+    Dead, DeadThen, DropReason, Owed, PackedEvents, PendingDeadLetter, PendingWrite, Record,
 };
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
@@ -25,7 +28,10 @@ use crate::command::{
     CommandError, DeadLetterInfo, DeadLetterPage, DeadLetterPlace, DeadLetterQuery,
 };
 use crate::letter_write::{self, Letter, LetterJob, LetterReport, Texts, WriteFault};
+use crate::note::AttemptNote;
+use crate::notice::{WrittenBlob, notice};
 use crate::plan::Plan;
+use crate::runner::Runner;
 
 /// Rows that one page of a list looks at, at most: retries are among them.
 const LISTED_ROWS_MAX: usize = 10_000;
@@ -53,6 +59,10 @@ impl LetterWrites {
         }
     }
 
+    pub(super) fn store(&self) -> Arc<dyn DeadLetterStore> {
+        Arc::clone(&self.store)
+    }
+
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
     }
@@ -70,6 +80,63 @@ impl LetterWrites {
 }
 
 impl Engine {
+    /// Looks at the dead-letter destinations of all subscriptions, one after the other, beside everything else: what cannot be
+    /// written to is told before something has to be written (ED-319).
+    pub(super) fn look_at_destinations(&self) {
+        let destinations = self.runners.values().filter_map(|runner| {
+            let destination = runner.plan.dead_letter_destination.as_ref()?;
+            Some(destination.container().clone())
+        });
+        let containers: BTreeSet<ContainerPath> = destinations.collect();
+        let (store, events_to) = (
+            Arc::clone(&self.letter_writes.store),
+            self.events_to.clone(),
+        );
+        self.spawner.spawn(async move {
+            for container in containers {
+                let result = letter_write::in_time(store.probe(container.clone())).await;
+                let told = Internal::DestinationLookedAt { container, result };
+                if events_to.send(told).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Takes what a look at a destination came to. What a write said meanwhile is newer.
+    pub(super) fn destination_looked_at(
+        &mut self,
+        container: &ContainerPath,
+        result: Result<(), DeadLetterError>,
+    ) {
+        let Err(error) = result else { return };
+        let is_theirs = |runner: &&Runner| {
+            let destination = runner.plan.dead_letter_destination.as_ref();
+            destination.is_some_and(|destination| destination.container() == container)
+        };
+        let ids: Vec<_> = self
+            .runners
+            .values()
+            .filter(is_theirs)
+            .map(|r| r.id)
+            .collect();
+        if ids.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            container = container.as_str(),
+            subscriptions = ids.len(),
+            %error,
+            "dead letters cannot be written there"
+        );
+        for id in ids {
+            if self.letter_writes.problem(id).is_none() {
+                self.letter_writes
+                    .note_problem(id, Some(error.message.clone()));
+            }
+        }
+    }
+
     /// Lets a subscription stand in line if it has dead letters to write now.
     pub(super) fn queue_letters(&mut self, id: SubscriptionId) {
         let now = self.now();
@@ -121,6 +188,7 @@ impl Engine {
             letters,
             extra_members: self.settings.dead_letter_members_of(runner.plan.profile),
             store: Arc::clone(&self.store),
+            store_id: self.context.store_id,
             dead_letters: Arc::clone(&self.letter_writes.store),
             clock: Arc::clone(&self.clock),
         };
@@ -191,14 +259,50 @@ impl Engine {
             // One that nobody needs any more may be gone; the others are taken again.
             Err(WriteFault::NoDestination | WriteFault::Unreadable(..)) => {}
         }
+        if let Some(blob) = &report.blob {
+            self.tell_of_blob(blob, report.ended)?;
+        }
+        for (letter, texts) in report.circular {
+            let then = DeadThen::Dropped(DropReason::NoDeadLetterDestination);
+            self.count_letter(id, &letter.1, then);
+            self.remember_letter(id, &letter, &texts, then, report.ended);
+            self.journal_letter(id, letter, texts, then)?;
+        }
         for (letter, texts) in report.written {
             let then = after_write(&plan, &letter.1, report.ended, &result);
+            if then == DeadThen::Written && self.notes.receiver_count() > 0 {
+                let (id, reason) = (&texts.event_id, letter.1.reason);
+                let note = AttemptNote::of_dead_letter(&plan, id, reason, report.ended);
+                // They may have gone in this moment.
+                let _ = self.notes.send(note);
+            }
             self.count_letter(id, &letter.1, then);
             self.remember_letter(id, &letter, &texts, then, report.ended);
             self.journal_letter(id, letter, texts, then)?;
         }
         self.queue_letters(id);
         self.plan_wake(id)
+    }
+
+    /// Publishes what tells of a blob that was written (ED-263), to every topic that is about such and subscribed to. Queued
+    /// before the records that say that it was written: whoever finds those after a crash finds this too, and what a crash
+    /// kept from being queued is written, and told of, again.
+    fn tell_of_blob(&mut self, blob: &WrittenBlob, written: Timestamp) -> Result<(), StoreError> {
+        let topics = self.view.catalog().topics();
+        let told = topics.filter(|topic| topic.spec.source.is_some());
+        for topic in told {
+            let reader = self.readers.get(&topic.id);
+            if reader.is_none_or(|reader| reader.subscriptions.is_empty()) {
+                continue;
+            }
+            let event = notice(blob, chance::uuid(), written);
+            let packed = PackedEvents::pack(std::slice::from_ref(&event));
+            // Nobody waits for it: what follows is not seen before it.
+            drop(self.store.append_own(topic.id, packed)?);
+            let metrics = self.metrics.topic(topic.id, topic.name.as_str());
+            metrics.published.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Pending dead letters (ED-248). A page may hold fewer than asked for although there are more.

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 
 use hedgerow_core::limits;
-use hedgerow_core::name::TopicName;
-use hedgerow_core::position::SubscriptionId;
-use hedgerow_core::spec::TopicSpec;
+use hedgerow_core::name::{DEAD_LETTER_TOPIC, TopicName};
+use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::spec::{TopicSpec, topic_meant};
 use hedgerow_io::chance;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Change, Subscription, Topic, TopicKeys};
@@ -105,6 +105,13 @@ impl Engine {
                 reply(answer, Ok(()));
             }
             Command::Resend { order, answer } => self.resend(order, answer),
+            Command::Replay(command) => {
+                if let Some(change) = self.ask_about_replays(command) {
+                    let change = Wanted::Command(Command::Replay(change));
+                    self.declarations.waiting.push_back(change);
+                    return self.next_change();
+                }
+            }
             Command::AwaitValidation { id, name, answer } => {
                 self.await_validation(id, name, answer);
             }
@@ -122,6 +129,12 @@ impl Engine {
     fn next_change(&mut self) -> Result<(), StoreError> {
         while self.declarations.under_way.is_none() {
             let change = match self.declarations.waiting.pop_front() {
+                Some(Wanted::Command(command)) if self.is_on_missing_built_in(&command) => {
+                    // First the topic, then what was asked for.
+                    let again = Wanted::Command(command);
+                    self.declarations.waiting.push_front(again);
+                    Some((self.built_in_topic(), nobody_waits()))
+                }
                 Some(Wanted::Command(command)) => self.change_for(command),
                 Some(Wanted::Conclusion(conclusion)) => self.change_for_conclusion(conclusion),
                 Some(Wanted::PurgeEnded(id)) => self.change_for_end_of_purge(id),
@@ -207,8 +220,7 @@ impl Engine {
         match command {
             Command::PutTopic { name, spec, answer } => self.put_topic(name, spec, answer),
             Command::DeleteTopic { name, answer } => {
-                let found = self.topic_named(&name).map(|topic| topic.id);
-                let (id, answer) = found_or_answered(found, answer)?;
+                let (id, answer) = found_or_answered(self.topic_to_delete(&name), answer)?;
                 Some((Change::TopicDeleted { id }, done(answer)))
             }
             Command::PutDomainTopic {
@@ -280,6 +292,7 @@ impl Engine {
                 let (subscription, answer) = found_or_answered(found, answer)?;
                 Some((self.purge_of(&subscription, answer), nobody_waits()))
             }
+            Command::Replay(command) => self.change_for_replay(command),
             Command::Topics { .. }
             | Command::Topic { .. }
             | Command::Subscriptions { .. }
@@ -326,12 +339,50 @@ impl Engine {
         Some((change, answered))
     }
 
+    /// Whether the topic that tells of dead letters is meant, and is not there yet: nobody has subscribed to it before.
+    pub(super) fn lacks_built_in(&self, topic: &str) -> bool {
+        let is_meant = |name: &str| name.eq_ignore_ascii_case(DEAD_LETTER_TOPIC);
+        topic_meant(topic).is_some_and(is_meant)
+            && self.view.catalog().topic_named(DEAD_LETTER_TOPIC).is_none()
+    }
+
+    fn topic_to_delete(&self, name: &str) -> Result<TopicId, CommandError> {
+        let topic = self.topic_named(name)?;
+        refuse_built_in(&topic.name)?;
+        Ok(topic.id)
+    }
+
+    fn is_on_missing_built_in(&self, command: &Command) -> bool {
+        let Command::PutSubscription { declaration, .. } = command else {
+            return false;
+        };
+        self.lacks_built_in(&declaration.topic)
+    }
+
+    fn built_in_topic(&self) -> Change {
+        let name = DEAD_LETTER_TOPIC.parse();
+        Change::TopicCreated {
+            id: self.view.catalog().next_topic_id(),
+            name: name.expect("the name of the built-in topic is one"),
+            spec: TopicSpec::of_dead_letters(),
+            keys: TopicKeys {
+                key1: new_key(),
+                key2: new_key(),
+            },
+            created: self.now(),
+        }
+    }
+
     fn put_topic(
         &self,
         name: TopicName,
         spec: TopicSpec,
         answer: Answer<(Topic, bool)>,
     ) -> Option<(Change, Answered)> {
+        if let Err(error) = refuse_built_in(&name) {
+            reply(answer, Err(error));
+            return None;
+        }
         if let Some(topic) = self.view.catalog().topic_named(name.as_str()) {
             if topic.is_domain() != spec.domain.is_some() {
                 let is = if topic.is_domain() { "domain" } else { "topic" };
@@ -528,6 +579,17 @@ impl Engine {
 pub(super) fn reply<T>(answer: Answer<T>, value: Result<T, CommandError>) {
     // Who asked may have gone away.
     let _ = answer.send(value);
+}
+
+fn refuse_built_in(name: &TopicName) -> Result<(), CommandError> {
+    if !name.is_built_in() {
+        return Ok(());
+    }
+    let message = format!(
+        "the topic \"{name}\" is built in: it is there as soon as something subscribes to it, and is neither declared nor \
+         deleted"
+    );
+    Err(CommandError::Conflict(message))
 }
 
 pub(super) fn done(answer: Answer<()>) -> Answered {

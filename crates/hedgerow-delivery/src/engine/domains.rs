@@ -4,7 +4,7 @@
 use hedgerow_core::limits;
 use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::TopicId;
-use hedgerow_core::spec::TopicSpec;
+use hedgerow_core::spec::{TopicSpec, topic_meant};
 use hedgerow_store::catalog::{Change, DomainTopic, Topic, source_name, split_source};
 
 use super::Engine;
@@ -20,7 +20,8 @@ impl Engine {
         &self,
         name: &str,
     ) -> Result<(&Topic, Option<DomainTopicName>), CommandError> {
-        let (topic, domain_topic) = split_source(name);
+        let meant = topic_meant(name).ok_or_else(|| not_found("topic", name))?;
+        let (topic, domain_topic) = split_source(meant);
         let topic = self.topic_named(topic)?;
         let Some(domain_topic) = domain_topic else {
             return Ok((topic, None));

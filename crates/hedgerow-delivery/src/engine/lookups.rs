@@ -2,6 +2,7 @@
 
 use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{SubscriptionId, TopicId};
+use hedgerow_core::spec::topic_meant;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::{Subscription, Topic};
@@ -24,10 +25,11 @@ impl Engine {
             .ok_or(CommandError::Unavailable)
     }
 
+    /// The topic of that name, or that a resource id means (ED-318).
     pub(super) fn topic_named(&self, name: &str) -> Result<&Topic, CommandError> {
-        self.view
-            .catalog()
-            .topic_named(name)
+        let meant = topic_meant(name);
+        meant
+            .and_then(|name| self.view.catalog().topic_named(name))
             .ok_or_else(|| not_found("topic", name))
     }
 

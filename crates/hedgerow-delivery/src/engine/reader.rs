@@ -57,6 +57,21 @@ impl TopicReader {
             written: None,
         }
     }
+
+    /// What is offered of an event that is for one subscription only (ED-265). Its filter is not asked: it wanted the event
+    /// when that was published first.
+    fn answer_of_only(
+        &self,
+        only: SubscriptionId,
+        wanted: impl Fn(SubscriptionId) -> bool,
+    ) -> Option<Answer<SubscriptionId>> {
+        let is_here = self.subscriptions.contains(&only) && wanted(only);
+        is_here.then_some(Answer {
+            id: only,
+            result: Ok(()),
+            evaluated: 0,
+        })
+    }
 }
 
 /// What became of an event at a subscription.
@@ -171,13 +186,18 @@ impl Engine {
         let mut matched = Vec::new();
         for (unpacked, seq) in events.packed.iter().zip(events.first_seq..) {
             let (_, event) = unpacked?;
-            let path = path_of(&reader.path, &event);
-            let event = FilterEvent::new(&event, &path);
             let behind = &reader.behind;
             let is_at_head = |id| !behind.contains(&id);
-            reader
-                .filters
-                .ask(seq, &event, is_at_head, |answer| answers.push(answer));
+            let only = event.replayed_to();
+            let path = path_of(&reader.path, &event);
+            let event = FilterEvent::new(&event, &path);
+            if let Some(only) = only {
+                answers.extend(reader.answer_of_only(only, is_at_head));
+            } else {
+                reader
+                    .filters
+                    .ask(seq, &event, is_at_head, |answer| answers.push(answer));
+            }
             for answer in answers.drain(..) {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;
@@ -304,12 +324,17 @@ impl Engine {
         for (seq, stored) in events {
             let seq = *seq;
             let event = unpack_event(&stored.bytes)?;
+            let is_taking = |id| taking.get(&id).is_some_and(|place| *place <= seq);
+            let only = event.replayed_to();
             let path = path_of(&reader.path, &event);
             let event = FilterEvent::new(&event, &path);
-            let is_taking = |id| taking.get(&id).is_some_and(|place| *place <= seq);
-            reader
-                .filters
-                .ask(seq, &event, is_taking, |answer| answers.push(answer));
+            if let Some(only) = only {
+                answers.extend(reader.answer_of_only(only, is_taking));
+            } else {
+                reader
+                    .filters
+                    .ask(seq, &event, is_taking, |answer| answers.push(answer));
+            }
             for answer in answers.drain(..) {
                 let Some(runner) = self.runners.get_mut(&answer.id) else {
                     continue;

@@ -204,8 +204,18 @@ impl Engine {
         let path = path_of(&path, &unpacked);
         let asked = FilterEvent::new(&unpacked, &path);
         let wanting = self.wanting(order.position, &asked);
+        let replayed_to = unpacked.replayed_to();
         for subscription in found {
             let of = subscription.id;
+            if let Some(only) = replayed_to {
+                if only == of {
+                    decisions.push(self.decide_delivery(subscription, order, &mut rows_left)?);
+                } else {
+                    "it is a dead letter of another one, replayed to that one only"
+                        .clone_into(&mut refused);
+                }
+                continue;
+            }
             // The index has the filters in force of those that have a runner, and says nothing of what they refuse.
             let in_force = subscription.filters.first();
             let is_filed = in_force.is_some_and(|version| version.from_seq <= seq)

@@ -13,7 +13,7 @@ use hedgerow_dialect::delivery;
 use hedgerow_store::history::HistoryKind;
 use hedgerow_store::record::{
     Dead, DeadThen, DropReason, Failed, FailedDelivery, IN_FLIGHT, Owed, PendingWrite, Progress,
-    Record, Settled, SettledHow, dead_text, unpack_head,
+    Record, Settled, SettledHow, dead_text, unpack_event, unpack_head,
 };
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -23,6 +23,7 @@ use crate::attempt::{AttemptEnd, ReportKind};
 use crate::attempt_log::{self, AttemptLine, LineCircumstances};
 use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
+use crate::notice::containers_of;
 use crate::plan::Plan;
 use crate::remember::{Circumstances, remember};
 use crate::runner::{DueKey, Flight};
@@ -417,6 +418,15 @@ impl Engine {
         let DeliveryKey { subscription, seq } = ending.key;
         let plan = self.runners.get(&subscription).map(|runner| &runner.plan);
         let plan = plan.filter(|plan| plan.dead_letter_destination.is_some());
+        let is_circular =
+            |plan: &Plan| -> Result<bool, StoreError> {
+                Ok(plan.is_of_notices
+                    && plan.is_circular(&containers_of(&unpack_event(&event.bytes)?)))
+            };
+        let plan = match plan {
+            Some(plan) if is_circular(plan)? => None,
+            plan => plan,
+        };
         let write_due = plan.map(|plan| dead_letter::write_due(&plan.dead_letter, decided));
         let then = match write_due {
             Some(due) => DeadThen::WriteDue(due, PendingWrite::default()),

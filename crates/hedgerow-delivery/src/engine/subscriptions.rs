@@ -50,7 +50,9 @@ impl Engine {
         }
         if self.phase == Phase::Running {
             self.release_validations();
+            self.take_up_replays();
         }
+        self.look_at_destinations();
         Ok(())
     }
 
@@ -62,10 +64,11 @@ impl Engine {
                 self.publish_topics();
             }
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
-            Change::DomainTopicCreated { .. } => {}
+            Change::DomainTopicCreated { .. } | Change::ReplayMoved { .. } => {}
             Change::DomainTopicDeleted { domain, .. } => self.remove_gone(*domain)?,
             Change::TopicDeleted { id } => {
                 self.remove_topic(*id)?;
+                self.end_gone_replays();
                 self.publish_topics();
             }
             Change::SubscriptionCreated { id, .. }
@@ -74,6 +77,7 @@ impl Engine {
                 self.renew_plan(*id)?;
                 self.follow_validation(*id);
                 self.follow_expiration(*id);
+                self.wake_replays_of(*id);
             }
             Change::SubscriptionPaused { id, .. } => self.renew_plan(*id)?,
             Change::SubscriptionReset { id } => self.end_holds(*id)?,
@@ -84,6 +88,10 @@ impl Engine {
                 self.remove_runner(*id)?;
                 self.follow_validation(*id);
                 self.follow_expiration(*id);
+                self.end_gone_replays();
+            }
+            Change::ReplayCreated { replay, .. } | Change::ReplaySet { replay, .. } => {
+                self.follow_replay(*replay);
             }
         }
         Ok(())

@@ -284,6 +284,7 @@ impl Engine {
     pub(super) fn begin_to_stop(&mut self) -> Result<(), StoreError> {
         self.phase = Phase::Stopping;
         self.put_all_gatherings_back();
+        self.replays.stop_all();
         let now = self.instant();
         self.upkeep.drained_at = Some(now + self.settings.drain);
         tracing::info!(
@@ -334,6 +335,7 @@ impl Engine {
                 Some(
                     Internal::ReadBehind { .. }
                     | Internal::LettersWritten(_)
+                    | Internal::DestinationLookedAt { .. }
                     | Internal::ResendRead(_)
                     | Internal::KeysRead { .. }
                     | Internal::HandshakeEnded { .. },

@@ -143,7 +143,13 @@ impl Known {
                 let filter = standing.filter.clone();
                 let domain_topic = standing.domain_topic.clone();
                 let answer = filter.as_ref().zip(stored).and_then(|(filter, stored)| {
-                    asked(filter, domain_topic.as_ref(), rules, stored, path)
+                    asked(
+                        (standing.subscription, domain_topic.as_ref()),
+                        filter,
+                        rules,
+                        stored,
+                        path,
+                    )
                 });
                 let story = self.delivery(standing, attempts, (*published, position.seq), answer);
                 with_clause(story, filter.as_ref())
@@ -153,7 +159,13 @@ impl Known {
             let attempts = attempts.remove(&gone.id).unwrap_or_default();
             let filter = gone.filter_at(position.seq).zip(stored);
             let answer = filter.and_then(|(filter, stored)| {
-                asked(filter, gone.domain_topic.as_ref(), rules, stored, path)
+                asked(
+                    (gone.id, gone.domain_topic.as_ref()),
+                    filter,
+                    rules,
+                    stored,
+                    path,
+                )
             });
             let story = of_gone(&gone, attempts, position.seq, answer);
             deliveries.push(with_clause(story, gone.filter_at(position.seq)));
@@ -186,7 +198,7 @@ impl Known {
         standing: DeliveryStanding,
         attempts: Vec<HistoryRecord>,
         (published, seq): (Timestamp, u64),
-        answer: Option<Result<(), Clause>>,
+        answer: Option<Answered>,
     ) -> DeliveryStory {
         let purge = purge_of(&standing.purges, seq, &attempts);
         let purge = purge.filter(|_| standing.place == Place::Ended);
@@ -229,7 +241,7 @@ impl Known {
         standing: &DeliveryStanding,
         attempts: &[HistoryRecord],
         published: Timestamp,
-        answer: Option<Result<(), Clause>>,
+        answer: Option<Answered>,
     ) -> Verdict {
         let is_open = !matches!(standing.place, Place::NotBegun | Place::Ended);
         if is_open || !attempts.is_empty() {
@@ -259,7 +271,8 @@ impl Known {
         };
         match answer {
             Ok(()) => Verdict::Matched,
-            Err(clause) => Verdict::NotMatched(Some(clause)),
+            Err(Some(clause)) => Verdict::NotMatched(Some(clause)),
+            Err(None) => Verdict::ReplayedToAnother,
         }
     }
 }
@@ -278,22 +291,29 @@ fn purge_of(purges: &[Purge], seq: u64, attempts: &[HistoryRecord]) -> Option<Ti
     purge.map(|purge| purge.at)
 }
 
-/// What a filter says to a stored event; `None` if that cannot be read.
+/// Whether an event is one for a subscription: the clause that says no, or none if it was replayed to another one.
+type Answered = Result<(), Option<Clause>>;
+
+/// What the filter of a subscription, or of one to a domain topic, says to a stored event; `None` if that cannot be read.
 fn asked(
+    (id, domain_topic): (SubscriptionId, Option<&DomainTopicName>),
     filter: &FilterSpec,
-    domain_topic: Option<&DomainTopicName>,
     rules: FilterRules,
     stored: &StoredEvent,
     topic_path: &str,
-) -> Option<Result<(), Clause>> {
+) -> Option<Answered> {
     let event = unpack_event(&stored.bytes).ok()?;
+    if let Some(only) = event.replayed_to() {
+        return Some(if only == id { Ok(()) } else { Err(None) });
+    }
     let path = path_of(topic_path, &event);
     let filter = Filter::new(filter, rules);
     let filter = match domain_topic {
         None => filter,
         Some(name) => filter.of_domain_topic(name),
     };
-    Some(filter.matches(&FilterEvent::new(&event, &path)))
+    let answer = filter.matches(&FilterEvent::new(&event, &path));
+    Some(answer.map_err(Some))
 }
 
 /// The story with the clause that said no as this filter declares it.
@@ -387,7 +407,7 @@ fn of_gone(
     gone: &GoneSubscription,
     attempts: Vec<HistoryRecord>,
     seq: u64,
-    answer: Option<Result<(), Clause>>,
+    answer: Option<Answered>,
 ) -> DeliveryStory {
     let is_before_it = gone
         .filters
@@ -396,7 +416,8 @@ fn of_gone(
     let verdict = match answer {
         _ if !attempts.is_empty() => Verdict::Matched,
         Some(Ok(())) => Verdict::Matched,
-        Some(Err(clause)) => Verdict::NotMatched(Some(clause)),
+        Some(Err(Some(clause))) => Verdict::NotMatched(Some(clause)),
+        Some(Err(None)) => Verdict::ReplayedToAnother,
         None if is_before_it => Verdict::SubscribedLater,
         None => Verdict::Unknown,
     };

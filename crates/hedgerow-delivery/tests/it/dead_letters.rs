@@ -548,3 +548,54 @@ async fn dead_letters_without_room_wait_and_are_not_lost() {
     assert_eq!(info.dead_letter_problem, None);
     world.assert_balanced("orders", "the-sub").await;
 }
+
+/// FC-09: directories that hang, more of them than blobs are written at a time, do not keep the blobs of others away; what
+/// waits for them is tried again like at any store that is away.
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_hangs_keeps_no_other_from_being_written() {
+    let world = World::with_settings(settings_without_probation(), |_, _| Meet::status(400));
+    let topic = world.topic("orders").await;
+    for name in ["hangs-1", "hangs-2", "hangs-3", "hangs-4", "hangs-5"] {
+        let mut declared = lettered(&json!({"delay": 0, "maxUnavailable": 0}));
+        declared["deadLetterDestination"]["properties"]["path"] = json!("away");
+        world.subscribe("orders", name, declared).await.unwrap();
+    }
+    let declared = lettered(&json!({"delay": 10}));
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    world.letters.hang("away");
+    world.publish(topic, &["e1"]).await;
+    tokio::time::sleep(seconds(75)).await;
+    assert_eq!(ids(&world), [["e1"]], "the one that is well");
+    tokio::time::sleep(HOUR).await;
+    let info = world.info("orders", "hangs-5").await;
+    assert_eq!((info.pending, info.counters.dropped), (1, 0));
+    assert_eq!(
+        info.dead_letter_problem.as_deref(),
+        Some("the dead-letter store did not answer in 60s")
+    );
+    world.assert_balanced("orders", "hangs-5").await;
+}
+
+/// ED-319: a destination that cannot be written to is told at the start, before there is anything to write.
+#[tokio::test(start_paused = true)]
+async fn a_destination_that_is_missing_is_told_at_the_start() {
+    let (mut world, topic) = world(lettered(&json!({"delay": 0}))).await;
+    assert_eq!(
+        world.info("orders", "the-sub").await.dead_letter_problem,
+        None
+    );
+    world.stop().await;
+    world.letters.set(Mood::NotFound);
+    world.start();
+    world.settle().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(info.dead_letter_problem.as_deref(), Some("scripted"));
+    world.letters.set(Mood::Works);
+    world.publish(topic, &["e1"]).await;
+    world.settle().await;
+    let info = world.info("orders", "the-sub").await;
+    assert_eq!(info.dead_letter_problem, None, "it works again");
+}

@@ -342,6 +342,40 @@ async fn every_event_with_the_id_is_explained() {
     assert!(world.handle.explain(nowhere).await.is_err());
 }
 
+/// ED-265: what was replayed to one subscription was none for the others, and is said so.
+#[tokio::test(start_paused = true)]
+async fn a_replayed_event_is_one_for_its_subscription_only() {
+    let (world, _history) = world(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let mine = world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.subscribe("orders", "other", json!({})).await.unwrap();
+    let mut replayed = crate::world::event("again");
+    let to = mine.subscription.id.0.to_string();
+    let entry = (hedgerow_core::event::REPLAY_TO.into(), to.into());
+    replayed.extensions.push(entry);
+    world.publish_event(topic, &replayed).await;
+    world.settle().await;
+    assert_eq!(world.seen().len(), 1);
+    let event = only_event(&world, "again").await;
+    let told: Vec<_> = event
+        .deliveries
+        .iter()
+        .map(|one| (one.name.as_str(), one.verdict, one.state))
+        .collect();
+    let expected = [
+        (
+            "the-sub",
+            Verdict::Matched,
+            DeliveryState::Delivered { at: at(0) },
+        ),
+        ("other", Verdict::ReplayedToAnother, DeliveryState::NotOwed),
+    ];
+    assert_eq!(told, expected);
+}
+
 /// A subscription that was deleted since is told of as far as its attempts are remembered; one that took its name is
 /// another one.
 #[tokio::test(start_paused = true)]

@@ -226,6 +226,11 @@ impl World {
         self.ground.table.scans.load(Ordering::Relaxed)
     }
 
+    /// The server's time.
+    pub fn now(&self) -> Timestamp {
+        self.ground.clock.now().timestamp
+    }
+
     /// The highest time that is durable.
     pub fn clock_high_water(&self) -> Timestamp {
         self.store.clock_high_water()

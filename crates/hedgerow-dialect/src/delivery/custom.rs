@@ -27,6 +27,20 @@ pub struct ResolvedHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// What an event is sent with that is replayed of a dead letter (ED-265).
+const REPLAY_OF: HeaderName = HeaderName::from_static("hedgerow-replay-of");
+
+impl ResolvedHeaders {
+    /// The same for an event that is replayed of a dead letter: events of other letters share no request with it.
+    #[must_use]
+    pub fn of_replay(mut self, letter: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(letter) {
+            self.headers.push((REPLAY_OF, value));
+        }
+        self
+    }
+}
+
 /// Why an event has a value for a header and is sent without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unusable {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A test stops at once.
 
+mod dead_letter_read;
 mod dead_letter_record;
 mod encode;
 mod properties;

@@ -1,18 +1,23 @@
 //! A directory of this machine. Containers are directories in it that somebody else made: one that is missing may be a disk
 //! that is not mounted, and must not be replaced by an empty directory beneath.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hedgerow_core::limits;
 use hedgerow_core::spec::ContainerPath;
 use object_store::local::LocalFileSystem;
+use url::Url;
 
-use super::{Answered, Blob, DeadLetterError, DeadLetterStore, Objects, Place};
+use super::{
+    Answered, Blob, BlobQuery, Content, DeadLetterError, DeadLetterStore, Listed, Objects, Place,
+};
 
 /// A store whose containers are directories.
 #[derive(Debug, Clone)]
@@ -21,6 +26,7 @@ pub struct LocalDirectory {
     reserve: Option<Reserve>,
     /// What the writes under way may take on the disk of the reserve.
     promised_bytes: Arc<AtomicU64>,
+    hanging: HangingWrites,
 }
 
 /// What dead letters leave free on a disk that something else needs more.
@@ -48,6 +54,7 @@ impl LocalDirectory {
             root,
             reserve: None,
             promised_bytes: Arc::default(),
+            hanging: Arc::default(),
         }
     }
 
@@ -97,11 +104,34 @@ impl LocalDirectory {
 
 impl DeadLetterStore for LocalDirectory {
     fn write(&self, blob: Blob) -> Answered<'_> {
-        Box::pin(self.write_now(blob))
+        let store = self.clone();
+        Box::pin(async move {
+            let hanging = Hanging::begin(&store.hanging, &blob.container)?;
+            // Whoever waits may stop to: a thread that hangs is counted for as long as it does.
+            let writing = tokio::spawn(async move {
+                let _hanging = hanging;
+                store.write_now(blob).await
+            });
+            writing.await.unwrap_or_else(|_| Err(ended()))
+        })
     }
 
     fn has_room(&self, container: ContainerPath) -> Answered<'_> {
         Box::pin(async move { self.has_room_now(&container).await })
+    }
+
+    fn url(&self, container: &ContainerPath, name: &str) -> String {
+        let path = self.root.join(container.as_str()).join(name);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        Url::from_file_path(&path).map_or_else(|()| path.display().to_string(), String::from)
+    }
+
+    fn list(&self, query: BlobQuery) -> Listed<'_> {
+        Box::pin(async move { self.container(&query.container).await?.1.list(&query).await })
+    }
+
+    fn read(&self, container: ContainerPath, name: String) -> Content<'_> {
+        Box::pin(async move { self.container(&container).await?.1.read(&name).await })
     }
 
     fn probe(&self, container: ContainerPath) -> Answered<'_> {
@@ -150,6 +180,53 @@ impl fmt::Debug for Reserve {
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
+}
+
+/// How many writes to each container are under way.
+type HangingWrites = Arc<Mutex<HashMap<ContainerPath, usize>>>;
+
+/// A write under way. Most end in a moment; on a disk that does not answer they do not.
+struct Hanging {
+    all: HangingWrites,
+    container: ContainerPath,
+}
+
+impl Hanging {
+    fn begin(all: &HangingWrites, container: &ContainerPath) -> Result<Self, DeadLetterError> {
+        let mut counts = lock(all);
+        let count = counts.entry(container.clone()).or_default();
+        if *count >= limits::DEAD_LETTER_WRITES_HANGING_MAX {
+            return Err(DeadLetterError {
+                message: format!(
+                    "{count} writes to {} hang; look at the disk that it is on",
+                    container.as_str()
+                ),
+                is_not_found: false,
+                is_full: false,
+            });
+        }
+        *count += 1;
+        Ok(Self {
+            all: Arc::clone(all),
+            container: container.clone(),
+        })
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.all);
+        if let Some(count) = counts.get_mut(&self.container) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.container);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes that a write under way may take.
@@ -214,12 +291,37 @@ fn sync_above(container: &Path, name: &str) -> Result<(), DeadLetterError> {
 async fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DeadLetterError> + Send + 'static,
 ) -> Result<T, DeadLetterError> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|_| {
-        Err(DeadLetterError {
-            message: "the thread that writes ended".to_owned(),
-            is_not_found: false,
-            is_full: false,
-        })
-    })
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|_| Err(ended()))
+}
+
+fn ended() -> DeadLetterError {
+    DeadLetterError {
+        message: "the thread that writes ended".to_owned(),
+        is_not_found: false,
+        is_full: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FC-09: writes that hang take so many threads and no more, and those to other directories go on.
+    #[test]
+    fn writes_that_hang_are_counted() {
+        let all = HangingWrites::default();
+        let path = |text| ContainerPath::parse(text).unwrap();
+        let begin = |text| Hanging::begin(&all, &path(text));
+        let mut writes: Vec<_> = (0..limits::DEAD_LETTER_WRITES_HANGING_MAX)
+            .map(|_| begin("a").ok().unwrap())
+            .collect();
+        let refused = begin("a").err().unwrap();
+        assert!(!refused.is_not_found && !refused.is_full, "{refused}");
+        drop(begin("b").ok().unwrap());
+        writes.pop();
+        drop(begin("a").ok().unwrap());
+        drop(writes);
+        assert!(lock(&all).is_empty());
+    }
 }

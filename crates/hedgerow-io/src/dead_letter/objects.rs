@@ -5,10 +5,13 @@ use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hedgerow_core::limits;
 use hedgerow_core::text::cut;
 use object_store::path::Path;
-use object_store::{Attribute, Attributes, Error, ObjectStore, ObjectStoreExt, PutOptions};
+use object_store::{
+    Attribute, Attributes, Error, ListResult, ObjectStore, ObjectStoreExt, PutOptions,
+};
 
 use super::{Blob, DeadLetterError};
 use crate::chance;
@@ -77,6 +80,37 @@ impl Objects {
         put.map_err(|error| self.cannot("write to", &error))?;
         let deleted = self.store.delete(&path).await;
         deleted.map_err(|error| self.cannot("delete from", &error))
+    }
+
+    /// The content of a blob.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being read; that it is larger than any of ours.
+    pub async fn read(&self, name: &str) -> Result<Bytes, DeadLetterError> {
+        let cannot = |error: Error| self.cannot("read from", &error);
+        let found = self.store.get(&Path::from(name)).await.map_err(cannot)?;
+        let (bytes, bytes_max) = (found.meta.size, limits::DEAD_LETTER_READ_BYTES_MAX);
+        if bytes > bytes_max {
+            return Err(DeadLetterError {
+                message: format!(
+                    "{name} has {bytes} bytes, and no blob of ours more than {bytes_max}"
+                ),
+                is_not_found: false,
+                is_full: false,
+            });
+        }
+        found.bytes().await.map_err(cannot)
+    }
+
+    /// What is directly below a place; nothing if the place is not there.
+    pub(super) async fn level(&self, prefix: &str) -> Result<Option<ListResult>, DeadLetterError> {
+        let prefix = Path::from(prefix);
+        match self.store.list_with_delimiter(Some(&prefix)).await {
+            Ok(listed) => Ok(Some(listed)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.cannot("list", &error)),
+        }
     }
 
     fn cannot(&self, doing: &str, error: &Error) -> DeadLetterError {

@@ -1,14 +1,14 @@
-//! Dead letters that wait to be written (ED-248): listed from the moment of the decision. Those that were written are terminal
-//! records.
+//! Dead letters: those that wait to be written (ED-248), listed from the moment of the decision, and the blobs of those that were.
 
 use axum::Json;
 use axum::extract::State;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{DeadLetterInfo, DeadLetterPlace, DeadLetterQuery};
+use hedgerow_delivery::written_letters::WrittenBlob;
 use serde_json::{Value, json};
 
-use super::extract::{Bearer, PageQuery};
+use super::extract::{Bearer, Names, PageQuery};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -37,6 +37,46 @@ pub async fn list(
         )
     });
     Ok(Json(json!({ "value": value, "next": next })))
+}
+
+/// The blobs of a subscription, in the order of time.
+pub async fn written(
+    State(app): State<SharedApp>,
+    Names((topic, subscription)): Names<(String, String)>,
+    page: PageQuery,
+) -> Result<Json<Value>, ApiError> {
+    page.refuse_names()?;
+    let engine = app.engine()?;
+    let page = engine
+        .written_letters(topic, subscription, page.after, page.limit)
+        .await?;
+    let value: Vec<Value> = page.blobs.iter().map(shown_blob).collect();
+    Ok(Json(json!({ "value": value, "next": page.next })))
+}
+
+/// What stands in one of them.
+pub async fn records(
+    State(app): State<SharedApp>,
+    Names((topic, subscription, blob)): Names<(String, String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let engine = app.engine()?;
+    let found = engine.written_records(topic, subscription, blob).await?;
+    let records = found.records.iter();
+    let records: Vec<Value> = records
+        .filter_map(|record| serde_json::from_str(record).ok())
+        .collect();
+    let mut json = shown_blob(&found.blob);
+    json["records"] = json!(records);
+    Ok(Json(json))
+}
+
+fn shown_blob(blob: &WrittenBlob) -> Value {
+    json!({
+        "blob": blob.uuid,
+        "name": blob.name,
+        "bytes": blob.bytes,
+        "writtenTime": blob.written.to_string(),
+    })
 }
 
 fn place(text: &str) -> Option<DeadLetterPlace> {

@@ -72,7 +72,9 @@ fn delivery(delivery: &DeliveryStory) -> Value {
     let (matched, clause) = match delivery.verdict {
         Verdict::Matched => (Some(true), None),
         Verdict::NotMatched(clause) => (Some(false), clause),
-        Verdict::SubscribedLater | Verdict::NotActive(_) => (Some(false), None),
+        Verdict::SubscribedLater | Verdict::NotActive(_) | Verdict::ReplayedToAnother => {
+            (Some(false), None)
+        }
         Verdict::Unknown | Verdict::PurgedUnknown(_) => (None, None),
     };
     let attempts: Vec<Value> = delivery.attempts.iter().map(events::shown).collect();
@@ -200,6 +202,10 @@ fn sentence(delivery: &DeliveryStory) -> String {
         }
         Verdict::NotMatched(None) => {
             return "not matched: nothing was tried; which clause said no is not known, the log has forgotten the event"
+                .to_owned();
+        }
+        Verdict::ReplayedToAnother => {
+            return "not matched: it is a dead letter of another subscription, replayed to that one only"
                 .to_owned();
         }
         Verdict::SubscribedLater => {

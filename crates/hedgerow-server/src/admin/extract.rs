@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, Query, RawPathParams};
 use hedgerow_core::name::DomainTopicName;
+use hedgerow_core::spec::topic_meant;
 use hedgerow_store::catalog::source_name;
 use http::request::Parts;
 use serde::de::DeserializeOwned;
@@ -85,6 +86,12 @@ impl FromRequestParts<SharedApp> for SourceAnd {
                 let parsed: Result<DomainTopicName, _> = topic.parse();
                 let topic = parsed.map_err(|_| ApiError::none("domain topic", topic))?;
                 source_name(domain, Some(&topic))
+            }
+            // The resource id of a topic, or of the storage account (ED-318).
+            (Some(id), None, _) if id.starts_with('/') => {
+                let meant = topic_meant(id).filter(|name| is_domain(name) != Some(true));
+                let meant = meant.ok_or_else(|| ApiError::no_topic(id))?;
+                meant.to_owned()
             }
             (Some(topic), None, _) if topic.contains('/') || is_domain(topic) == Some(true) => {
                 return Err(ApiError::no_topic(topic));
@@ -193,6 +200,14 @@ impl PageQuery {
         match &self.topic {
             Some(topic) if !grant.reaches(topic) => Err(ApiError::no_topic(topic)),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses names where the path has them.
+    pub fn refuse_names(&self) -> Result<(), ApiError> {
+        match &self.topic {
+            Some(_) => Err(invalid("topic", "stands in the path already")),
+            None => Ok(()),
         }
     }
 

@@ -17,10 +17,15 @@ use crate::state::{App, SharedApp};
 
 pub async fn put(
     State(app): State<SharedApp>,
+    Bearer(grant): Bearer,
     Names(name): Names<String>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let checked = TopicSpec::check(&json_body(&app, request).await?)?;
+    if checked.spec.source.is_some() && !grant.is_whole() {
+        // It tells of everybody's dead letters.
+        return Err(ApiError::of_the_grid(&grant));
+    }
     declare(&app, &name, checked).await
 }
 
@@ -135,7 +140,9 @@ pub(super) fn shown(topic: &Topic, public_url: &PublicUrl) -> Value {
     let mut json = topic.spec.to_json();
     json["name"] = json!(topic.name.as_str());
     json["id"] = json!(topic.id.0);
-    json["endpoint"] = json!(public_url.topic_endpoint(topic.name.as_str()));
+    if topic.spec.source.is_none() {
+        json["endpoint"] = json!(public_url.topic_endpoint(topic.name.as_str()));
+    }
     json["createdTime"] = json!(topic.created.to_string());
     json
 }

@@ -160,6 +160,12 @@ fn topic(
         faults.add(format!("{path}.name"), beyond(grant));
     }
     let checked = checked?;
+    if checked.spec.source.is_some() && !grant.is_whole() {
+        faults.add(format!("{path}.source"), beyond(grant));
+    }
+    if name.is_built_in() {
+        faults.add(format!("{path}.name"), "is the name of a built-in topic");
+    }
     Some(PlannedTopic {
         path: path.to_owned(),
         name,

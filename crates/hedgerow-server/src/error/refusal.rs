@@ -39,6 +39,15 @@ impl Refusal {
         PublishError::new(ErrorCode::NotFound, message).into()
     }
 
+    /// A topic whose events come from the server itself (ED-263, ED-318).
+    pub fn system_topic(name: &str) -> Self {
+        let message = format!(
+            "The topic '{}' tells of what the server does: nobody publishes to it.",
+            shorten(name)
+        );
+        PublishError::new(ErrorCode::Forbidden, message).into()
+    }
+
     /// There is nothing at this path.
     pub fn no_path(path: &str) -> Self {
         let message = format!(

@@ -131,6 +131,9 @@ async fn take(
         // Not a failure of the other one's topic either.
         return Err(Refusal::no_topic(topic));
     }
+    if found.spec.source.is_some() {
+        return Err(Refusal::system_topic(&found.name));
+    }
     let topic = &*known.topic.insert(found);
     match judged {
         Some(Judged::Allowed) => {}

@@ -502,3 +502,27 @@ async fn a_subscription_with_too_many_filters_fails_by_itself() {
     assert_eq!(again.status, 200, "a purge ends them: {}", again.text());
     server.stop_and_wait().await;
 }
+
+/// ED-319: what is declared with many others is told of a directory that is missing too.
+#[tokio::test]
+async fn a_dead_letter_directory_that_is_missing_is_told() {
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    let mut wanted = grid(&receiver.url());
+    wanted["eventSubscriptions"][0]["deadLetterDestination"] =
+        json!({"endpointType": "LocalDirectory", "properties": {"path": "gone"}});
+    let answer = apply(&server, &wanted).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let applied = answer.json()["value"].clone();
+    let warning = &applied.as_array().unwrap().last().unwrap()["warnings"][0];
+    assert_eq!(
+        warning["field"],
+        "eventSubscriptions[0].deadLetterDestination"
+    );
+    let message = warning["message"].as_str().unwrap();
+    assert!(
+        message.contains("gone does not exist; make it"),
+        "{message}"
+    );
+    server.stop_and_wait().await;
+}

@@ -1,5 +1,6 @@
 //! Dead letters over the admin API and into a real directory (ED-242 to ED-252, ED-319).
 
+use hedgerow_core::spec::STORAGE_ACCOUNT;
 use serde_json::{Value, json};
 
 use crate::support::{Receiver, TestServer, event, files, subscription, webhook};
@@ -170,4 +171,74 @@ async fn the_local_default_is_for_those_who_name_no_destination() {
         assert_eq!(destination["properties"]["path"], "mine");
         server.stop_and_wait().await;
     }
+}
+
+/// ED-263, ED-318: somebody who subscribes to the storage account is told of the file; nobody publishes there, and whoever has but
+/// some topics is told of nothing there (FC-26).
+#[tokio::test]
+async fn a_file_that_was_written_is_told_of() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("late")).unwrap();
+    let directory = root.path().to_owned();
+    let server = TestServer::start_with(|config| {
+        config.dead_letter.directory = Some(directory);
+    })
+    .await;
+    let mut receiver = Receiver::start().await;
+    receiver.answer(400);
+    let mut watcher = Receiver::start().await;
+    let key = server.topic("orders").await;
+    let body = declared(&receiver.url(), "late", &json!({"delay": 0}));
+    let answer = server
+        .admin("PUT", &subscription("orders", "billing"), body)
+        .await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let account = STORAGE_ACCOUNT.replace('/', "%2F");
+    let path = subscription(&account, "watcher");
+    let answer = server.admin("PUT", &path, webhook(&watcher.url())).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(answer.json()["topic"], "$deadletter");
+    let topic = server
+        .admin("GET", "/api/v1/topics/$deadletter", json!(null))
+        .await
+        .json();
+    assert_eq!(topic["source"], STORAGE_ACCOUNT);
+    assert_eq!(topic.get("endpoint"), None);
+
+    server.publish("orders", &key, event("1")).await;
+    receiver.next().await;
+    let told: Value = serde_json::from_slice(&watcher.next().await.body).unwrap();
+    let files = files(root.path());
+    let url = told[0]["data"]["url"].as_str().unwrap();
+    assert_eq!(url, format!("file://{}", files[0].display()));
+    let length = std::fs::metadata(&files[0]).unwrap().len();
+    assert_eq!(told[0]["data"]["contentLength"], length);
+    assert_eq!(told[0]["topic"], STORAGE_ACCOUNT);
+
+    let keys = "/api/v1/topics/$deadletter/listKeys";
+    let keys = server.admin("POST", keys, json!({})).await.json();
+    let key = keys["key1"].as_str().unwrap();
+    let published = server.publish("$deadletter", key, event("2")).await;
+    assert_eq!(published.status, 403, "{}", published.text());
+    for (method, status) in [("PUT", 409), ("DELETE", 409)] {
+        let path = "/api/v1/topics/$deadletter";
+        let answer = server.admin(method, path, json!({})).await;
+        assert_eq!(answer.status, status, "{method}: {}", answer.text());
+    }
+
+    let body = json!({"name": "team", "rights": ["admin", "read"], "topicPrefix": "team-"});
+    let made = server.admin("POST", "/api/v1/tokens", body).await.json();
+    let bearer = format!("Bearer {}", made["secret"].as_str().unwrap());
+    let source = json!({ "source": STORAGE_ACCOUNT });
+    let wanted = webhook(&watcher.url());
+    for (path, body, status) in [
+        ("/api/v1/topics/team-letters".to_owned(), source, 403),
+        (subscription("$deadletter", "theirs"), wanted.clone(), 404),
+        (subscription(&account, "theirs"), wanted, 404),
+    ] {
+        let request = http::Request::put(&path).header("authorization", &bearer);
+        let answer = server.send(request, body.to_string()).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    server.stop_and_wait().await;
 }

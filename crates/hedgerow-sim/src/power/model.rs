@@ -196,7 +196,10 @@ impl Model {
             | Change::SubscriptionReset { .. }
             | Change::SubscriptionPurged { .. }
             | Change::SubscriptionPurgeEnded { .. }
-            | Change::TopicKeysChanged { .. } => {}
+            | Change::TopicKeysChanged { .. }
+            | Change::ReplayCreated { .. }
+            | Change::ReplayMoved { .. }
+            | Change::ReplaySet { .. } => {}
         }
     }
 

@@ -4,11 +4,11 @@ use std::num::NonZeroU32;
 
 use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
-use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{ReplaySpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{TopicKeys, Validation, ValidationState};
+use super::{ReplayCounts, ReplayPlace, ReplayState, TopicKeys, Validation, ValidationState};
 
 /// A change of the catalog, the JSON of a [`crate::record::CatalogChange`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,6 +139,37 @@ pub enum Change {
         /// Which subscription.
         id: SubscriptionId,
     },
+    /// Dead letters are delivered again from now on.
+    ReplayCreated {
+        /// Its id, the catalog's next one.
+        replay: u32,
+        /// The topic.
+        topic: TopicId,
+        /// Whose dead letters.
+        subscription: SubscriptionId,
+        /// Which.
+        spec: Box<ReplaySpec>,
+        /// When.
+        created: Timestamp,
+    },
+    /// A replay has come to a place.
+    ReplayMoved {
+        /// Which replay.
+        replay: u32,
+        /// Everything before it was looked at.
+        place: ReplayPlace,
+        /// What that came to.
+        counts: ReplayCounts,
+    },
+    /// A replay goes on, does not go on, or came to its end.
+    ReplaySet {
+        /// Which replay.
+        replay: u32,
+        /// What it does now.
+        state: ReplayState,
+        /// When.
+        at: Timestamp,
+    },
 }
 
 impl Change {
@@ -159,7 +190,10 @@ impl Change {
             | Self::TopicKeysChanged { .. }
             | Self::DomainTopicCreated { .. }
             | Self::DomainTopicDeleted { .. }
-            | Self::TopicDeleted { .. } => None,
+            | Self::TopicDeleted { .. }
+            | Self::ReplayCreated { .. }
+            | Self::ReplayMoved { .. }
+            | Self::ReplaySet { .. } => None,
         }
     }
 }

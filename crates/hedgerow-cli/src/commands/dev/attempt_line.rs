@@ -44,7 +44,11 @@ impl AttemptLines {
         let id = cut(&note.event_id, ID_LEN_MAX);
         let of = of(&note.topic, &note.subscription);
         let (attempt, met, took) = if note.attempt == 0 {
-            ("no attempt".to_owned(), String::new(), String::new())
+            let kind = match note.next {
+                NoteNext::DeadLettered(_) => "dead letter",
+                _ => "no attempt",
+            };
+            (kind.to_owned(), String::new(), String::new())
         } else {
             let attempt = format!("attempt {}", note.attempt);
             (attempt, met(note), span(note.duration))
@@ -98,9 +102,14 @@ fn met(note: &AttemptNote) -> String {
 fn next(note: &AttemptNote) -> (&'static str, String) {
     let until = |due: Timestamp| span(rounded(due.since(note.ended)));
     let (colour, text) = match note.next {
+        NoteNext::Delivered if note.is_late => {
+            let text = "delivered late: it had timed out, and counts all the same";
+            (GREEN, text.to_owned())
+        }
         NoteNext::Delivered => (GREEN, "delivered".to_owned()),
         NoteNext::Due(due) => (YELLOW, format!("retry in {}", until(due))),
         NoteNext::Dead(reason) => (RED, format!("given up: {reason}")),
+        NoteNext::DeadLettered(reason) => (RED, format!("written: {reason}")),
         NoteNext::Purged => (RED, "purged".to_owned()),
         NoteNext::DeadLetter { reason, due } => {
             let due = until(due);
@@ -163,6 +172,7 @@ mod tests {
             batch_events: None,
             ended: NOW,
             duration: Duration::from_millis(3),
+            is_late: false,
             next: NoteNext::Delivered,
         }
     }

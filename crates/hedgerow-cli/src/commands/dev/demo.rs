@@ -5,13 +5,14 @@
 //! | `demo` | `demo` | everything | the receiver, whose answer can be switched | arrive |
 //! | `demo-ce`, CloudEvents | `demo-ce` | everything | the receiver | arrive as CloudEvents |
 //! | `demo` | `demo-fails` | the type `Demo.Fails` | a path that always answers 429 | fail, are retried, end as dead letters |
+//! | `$deadletter` | `demo-letters` | everything | a path that always answers 200 | tell of dead letters that were written |
 //!
 //! A second start on the same data directory points the subscriptions at the new receiver, before anything is attempted;
 //! their ids, their other settings and what is owed to them stay.
 
 use std::path::Path;
 
-use hedgerow_core::name::{SubscriptionName, TopicName};
+use hedgerow_core::name::{DEAD_LETTER_TOPIC, SubscriptionName, TopicName};
 use hedgerow_core::spec::{DeadLetterDestination, InputSchema, SubscriptionSpec, TopicSpec};
 use hedgerow_server::{HandleError, TopicEntry, local_dead_letters};
 use http::{Method, StatusCode};
@@ -30,7 +31,9 @@ pub const DEMO: &str = "demo";
 pub const DEMO_CE: &str = "demo-ce";
 /// The subscription whose deliveries fail, and the directory of its dead letters.
 pub const DEMO_FAILS: &str = "demo-fails";
-/// The type of the events that it wants.
+/// The subscription that is told of dead letters.
+pub const DEMO_LETTERS: &str = "demo-letters";
+/// The type of the events that the one that fails wants.
 pub const FAILING_TYPE: &str = "Demo.Fails";
 
 /// What was declared.
@@ -102,6 +105,12 @@ pub async fn declare(running: &Running) -> Result<Declared, Failed> {
                 .receiver
                 .url_with(Answer::status(StatusCode::TOO_MANY_REQUESTS)),
             first: fails(),
+        },
+        Subscription {
+            topic: DEAD_LETTER_TOPIC,
+            name: DEMO_LETTERS,
+            endpoint: running.receiver.url_with(Answer::status(StatusCode::OK)),
+            first: json!({ "deadLetterDestination": local_default() }),
         },
     ];
     let mut pending = 0;

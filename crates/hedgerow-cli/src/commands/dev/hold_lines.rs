@@ -12,7 +12,16 @@ use super::attempt_line::{self, span};
 pub struct HoldLines {
     /// Topics with attempts since the start: what holds their subscriptions is looked at.
     topics: BTreeSet<String>,
-    said: BTreeMap<(String, String), (HoldState, Option<Timestamp>)>,
+    said: BTreeMap<(String, String), Said>,
+}
+
+/// What was said of a subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Said {
+    state: HoldState,
+    until: Option<Timestamp>,
+    /// That events wait for the end of it.
+    held: bool,
 }
 
 impl HoldLines {
@@ -28,41 +37,77 @@ impl HoldLines {
         self.topics.iter().cloned().collect()
     }
 
-    /// The line, if there is something new to say.
-    pub fn text(
+    /// The lines, if there is something new to say.
+    pub fn texts(
         &mut self,
         topic: &str,
         subscription: &str,
         hold: &HoldInfo,
         now: Timestamp,
-    ) -> Option<String> {
+    ) -> Vec<String> {
         let key = (topic.to_owned(), subscription.to_owned());
-        let news = (hold.state, hold.until);
-        let before = self.said.insert(key, news);
-        let healthy = (HoldState::Healthy, None);
-        if before.unwrap_or(healthy) == news {
-            return None;
-        }
-        let cause = hold.cause.map(|outcome| format!(" after {outcome}"));
-        let cause = cause.unwrap_or_default();
-        let left = hold
-            .until
-            .map(|until| span(until.since(hold.since.unwrap_or(now))));
-        let lasts = left.map(|left| format!(", for {left}")).unwrap_or_default();
-        let said = match hold.state {
-            HoldState::Healthy => "is tried again as usual".to_owned(),
-            HoldState::Probation => format!("is on probation{cause}{lasts}"),
-            HoldState::Delayed => format!("waits: deliveries to its endpoint are delayed{lasts}"),
-            // Perhaps it was held for less than the time between two looks.
-            HoldState::AwaitingTrial => {
-                format!("was held back{cause}{lasts}: one event is tried next")
-            }
-            HoldState::Paused => "is paused".to_owned(),
-            HoldState::Gone => "is paused: its endpoint answered 410".to_owned(),
+        let is_held = matches!(hold.state, HoldState::Probation | HoldState::Delayed);
+        let before = self.said.get(&key).copied();
+        let before = before.unwrap_or(Said {
+            state: HoldState::Healthy,
+            until: None,
+            held: false,
+        });
+        let is_news = (before.state, before.until) != (hold.state, hold.until);
+        let was_held = before.held && !is_news;
+        let news = Said {
+            state: hold.state,
+            until: hold.until,
+            held: was_held || is_held && hold.held > 0,
         };
-        let time = attempt_line::clock(now);
+        self.said.insert(key, news);
         let of = attempt_line::of(topic, subscription);
-        Some(format!("{time}  {of}  {said}"))
+        let line = |at, said: &str| format!("{}  {of}  {said}", attempt_line::clock(at));
+        let mut lines = Vec::new();
+        if is_news {
+            // It began and ended between two looks: that it began is said all the same.
+            if hold.state == HoldState::AwaitingTrial
+                && before.until != hold.until
+                && let Some(since) = hold.since
+            {
+                lines.push(line(
+                    since,
+                    &format!("is held back{}", circumstances(hold, now)),
+                ));
+            }
+            lines.push(line(now, &news_of(hold, now)));
+        }
+        if news.held && !was_held {
+            let (count, s) = (hold.held, if hold.held == 1 { "" } else { "s" });
+            lines.push(line(now, &format!("holds {count} event{s} until then")));
+        }
+        lines
+    }
+}
+
+/// After what, and for how long.
+fn circumstances(hold: &HoldInfo, now: Timestamp) -> String {
+    let cause = hold.cause.map(|outcome| format!(" after {outcome}"));
+    let since = hold.since.unwrap_or(now);
+    let lasts = hold
+        .until
+        .map(|until| format!(", for {}", span(until.since(since))));
+    cause.unwrap_or_default() + &lasts.unwrap_or_default()
+}
+
+fn news_of(hold: &HoldInfo, now: Timestamp) -> String {
+    let circumstances = circumstances(hold, now);
+    match hold.state {
+        HoldState::Healthy => "is tried again as usual".to_owned(),
+        HoldState::Probation => format!("is on probation{circumstances}"),
+        HoldState::Delayed => {
+            format!("waits: deliveries to its endpoint are delayed{circumstances}")
+        }
+        HoldState::AwaitingTrial => {
+            format!("was held back{circumstances}: one event is tried next")
+        }
+        HoldState::Paused => "is paused".to_owned(),
+        HoldState::Gone => "is paused: its endpoint answered 410".to_owned(),
     }
 }
 
@@ -96,28 +141,44 @@ mod tests {
             Some(NOW.plus(Duration::from_secs(10))),
         );
         let healthy = hold(HoldState::Healthy, None);
-        let mut say = |hold: &HoldInfo| lines.text("demo", "demo-fails", hold, NOW);
-        assert_eq!(say(&healthy), None);
+        let mut say = |hold: &HoldInfo| lines.texts("demo", "demo-fails", hold, NOW);
+        let nothing: [&str; 0] = [];
+        assert_eq!(say(&healthy), nothing);
         assert_eq!(
-            say(&first).as_deref(),
-            Some("03:04:05.006Z  demo/demo-fails  is on probation after Busy, for 10 s")
+            say(&first),
+            ["03:04:05.006Z  demo/demo-fails  is on probation after Busy, for 10 s"]
         );
-        assert_eq!(say(&first), None);
+        assert_eq!(say(&first), nothing);
+        let held = HoldInfo { held: 2, ..first };
+        let said = "03:04:05.006Z  demo/demo-fails  holds 2 events until then";
+        assert_eq!(say(&held), [said]);
+        assert_eq!(say(&HoldInfo { held: 3, ..first }), nothing, "once");
         let over = HoldInfo {
             state: HoldState::AwaitingTrial,
             ..first
         };
         assert_eq!(
-            say(&over).as_deref(),
-            Some(
+            say(&over),
+            [
                 "03:04:05.006Z  demo/demo-fails  was held back after Busy, for 10 s: one event is tried next"
-            )
+            ]
         );
         let again = hold(
             HoldState::Probation,
             Some(NOW.plus(Duration::from_secs(70))),
         );
-        assert!(say(&again).is_some(), "another period");
-        assert!(say(&healthy).unwrap().ends_with("is tried again as usual"));
+        assert_eq!(say(&again).len(), 1, "another period");
+        assert!(say(&healthy)[0].ends_with("is tried again as usual"));
+        // Over before it was looked at: its begin is said too, with its time.
+        let missed = HoldInfo {
+            state: HoldState::AwaitingTrial,
+            until: Some(NOW.plus(Duration::from_secs(300))),
+            ..first
+        };
+        let both = [
+            "03:04:05.006Z  demo/demo-fails  is held back after Busy, for 5 min",
+            "03:04:05.006Z  demo/demo-fails  was held back after Busy, for 5 min: one event is tried next",
+        ];
+        assert_eq!(say(&missed), both);
     }
 }

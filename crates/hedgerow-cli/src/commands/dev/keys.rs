@@ -24,8 +24,8 @@ pub enum Key {
 }
 
 /// What can be typed.
-pub const HELP: &str = "200, 500, 503, 429, 400, 404 or another status, hang, drip, redirect, close: what the receiver \
-                        answers from now on (`429 5`: with Retry-After 5); q ends, ? shows this";
+pub const HELP: &str = "200, 500, 503, 429, 400, 404 or another status, late, hang, drip, redirect, close: what the \
+                        receiver answers from now on (`429 5`: with Retry-After 5; late: 200 after 45 s); q ends, ? shows this";
 /// What is said about a command that was pasted here.
 pub const PASTED: &str =
     "that is for a shell: paste it into another terminal (? shows what can be typed here)";

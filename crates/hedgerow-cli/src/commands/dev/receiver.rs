@@ -3,10 +3,10 @@
 //!
 //! | request | answer |
 //! | --- | --- |
-//! | `POST /answer/WORD` | always the same: a status, without `Retry-After`, or `hang`, `drip`, `redirect`, `close` |
+//! | `POST /answer/WORD` | always the same: a status, without `Retry-After`, or `late`, `hang`, `drip`, `redirect`, `close` |
 //! | `POST` to any other path | the current answer |
 //! | handshakes, at any path | yes ([`handshake`]) |
-//! | `PUT /answer` | switches the answer: `{"status":503,"retryAfter":60,"delayMs":0}`, or `{"answer":"hang"}` |
+//! | `PUT /answer` | switches the answer: `{"status":503,"retryAfter":60,"delayMs":0}`, in the server's time, or `{"answer":"hang"}` |
 //! | `GET /answer` | the current answer |
 //! | `GET /received?limit=100` | what arrived last, the newest first |
 //!
@@ -209,7 +209,7 @@ async fn receive(request: Request<Incoming>, shared: &Shared) -> Answered {
     };
     let Some(answer) = answer else {
         let message =
-            "after /answer/ comes a status from 200 to 599, hang, drip, redirect or close";
+            "after /answer/ comes a status from 200 to 599, late, hang, drip, redirect or close";
         return Ok(refusal(StatusCode::NOT_FOUND, message));
     };
     let received = record::Request {
@@ -220,14 +220,27 @@ async fn receive(request: Request<Incoming>, shared: &Shared) -> Answered {
         time: (shared.now)(),
     };
     shared.state().record.add(&received);
+    wait(answer.delay, &shared.now).await;
     respond(answer, head.headers.get(HOST)).await
+}
+
+/// How often the time is looked at while an answer takes its time: it may pass faster than the clocks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Waits for so long a time of the server's.
+async fn wait(delay: Duration, now: &ServerTime) {
+    let end = now().plus(delay);
+    loop {
+        let left = end.since(now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK_INTERVAL)).await;
+    }
 }
 
 /// Answers an event.
 async fn respond(answer: Answer, host: Option<&HeaderValue>) -> Answered {
-    if !answer.delay.is_zero() {
-        tokio::time::sleep(answer.delay).await;
-    }
     let mut response = Response::new(AnswerBody::default());
     match answer.how {
         How::Status(status) => *response.status_mut() = status,

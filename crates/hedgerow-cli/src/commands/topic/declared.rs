@@ -27,6 +27,9 @@ pub struct Declared {
     /// Refuse keys and shared access signatures: nobody can publish until another way is open.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     disable_local_auth: Option<bool>,
+    /// Makes a system topic, which tells of the dead letters that are written to this storage account: its resource id.
+    #[arg(long, value_name = "RESOURCE ID")]
+    source: Option<String>,
 }
 
 /// `MEMBER=VALUE`.
@@ -63,11 +66,12 @@ impl FromStr for Entry {
 }
 
 /// What a topic declares.
-const MEMBERS: [&str; 4] = [
+const MEMBERS: [&str; 5] = [
     "inputSchema",
     "inputSchemaMapping",
     "disableLocalAuth",
     "profile",
+    "source",
 ];
 
 /// What is another than before, in words: of what topics declare, and of `more`.
@@ -119,6 +123,9 @@ impl Declared {
         }
         if let Some(profile) = &self.profile {
             json["profile"] = json!(profile);
+        }
+        if let Some(source) = &self.source {
+            json["source"] = json!(source);
         }
         let mut properties = Map::new();
         let lists = [

@@ -28,7 +28,8 @@ fn path(rule: &Rule) -> String {
     let path = path
         .replace("{domain}", "Team-a-shop")
         .replace("{domainTopic}", "foo");
-    path.replace("{name}", "billing").replace("{eventId}", "1")
+    let path = path.replace("{name}", "billing").replace("{eventId}", "1");
+    path.replace("{blob}", "1").replace("{replay}", "1")
 }
 
 #[tokio::test]

@@ -15,6 +15,10 @@ const DELAYS_MS: RangeInclusive<u64> = 0..=600_000;
 /// Seconds of `Retry-After` beside a 429 that was asked for by its number alone: it says when to come again.
 const RETRY_AFTER_OF_429: u64 = 60;
 
+/// The word for 200 after the attempt has timed out, and in time for a late success (ED-177, ED-178).
+const LATE: &str = "late";
+const LATE_DELAY: Duration = Duration::from_secs(45);
+
 /// The words beside statuses.
 const WORDS: [(&str, How); 4] = [
     ("hang", How::Hang),
@@ -45,7 +49,7 @@ pub struct Answer {
     pub how: How,
     /// Seconds of `Retry-After`, if it is sent.
     pub retry_after: Option<u64>,
-    /// How long the answer takes.
+    /// How long the answer takes, in the server's time.
     pub delay: Duration,
 }
 
@@ -68,6 +72,12 @@ impl Answer {
     pub fn from_word(word: &str) -> Option<Self> {
         if let Some((_, how)) = WORDS.iter().find(|(name, _)| *name == word) {
             return Some(Self::new(*how));
+        }
+        if word == LATE {
+            return Some(Self {
+                delay: LATE_DELAY,
+                ..Self::status(StatusCode::OK)
+            });
         }
         let code: u16 = word.parse().ok().filter(|_| word.len() == 3)?;
         if !STATUSES.contains(&code.into()) {
