@@ -26,9 +26,6 @@ LATER = {
         "test_bearer_token_publishes": "the client sends bearer tokens over TLS only",
         "test_domain_routes_by_event_topic": "domains",
     },
-    "test_delivery.py": {
-        "test_delivery_attributes_become_headers": "custom headers",
-    },
 }
 
 

@@ -24,6 +24,7 @@
 //! | [`rate`] | how fast may be published to a topic |
 //! | [`credit`] | how many attempts may run against one endpoint |
 //! | [`turns`] | whose turn it is there |
+//! | [`pace`] | how often attempts of one subscription may start there |
 //! | [`likeness`] | how like a mistyped name is to one that there is |
 //! | [`text`] | how much of a text from outside is repeated |
 //! | [`limits`] | every fixed bound |
@@ -40,6 +41,7 @@ pub mod limits;
 pub mod name;
 pub mod order;
 pub mod outcome;
+pub mod pace;
 pub mod position;
 pub mod rate;
 pub mod retry;

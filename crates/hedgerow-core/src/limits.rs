@@ -78,6 +78,18 @@ pub const DELIVERY_ATTRIBUTES_MAX: usize = 10;
 /// Bytes of the name of one: what common servers take of a header's name.
 pub const DELIVERY_ATTRIBUTE_NAME_BYTES_MAX: usize = 256;
 
+/// `maxConcurrency` of a subscription: no endpoint gets more at a time from the largest setting there is.
+pub const MAX_CONCURRENCY: std::ops::RangeInclusive<u32> = 1..=10_000;
+
+/// `maxRequestsPerSecond` of a subscription: timers count in milliseconds, and ten starts in one are few.
+pub const MAX_REQUESTS_PER_SECOND: std::ops::RangeInclusive<u32> = 1..=10_000;
+
+/// Bytes of a secret that deliveries are signed with, before base64. Source: Standard Webhooks 1.0, "Signature scheme".
+pub const SIGNING_SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// Minutes for which a secret may still be signed with when there is a newer one: a week to tell every receiver.
+pub const PREVIOUS_SECRET_MINUTES: std::ops::RangeInclusive<u32> = 0..=10_080;
+
 /// Bytes of a `sourceField`, of an input mapping or of a custom delivery property: a path that a person writes.
 pub const SOURCE_FIELD_BYTES_MAX: usize = 512;
 

@@ -388,6 +388,13 @@ impl Turns {
         member.is_some_and(|member| member.waits_since.is_some())
     }
 
+    /// How many attempts of it run.
+    #[must_use]
+    pub fn open(&self, subscription: SubscriptionId) -> u32 {
+        let member = self.members.get(&subscription);
+        member.map_or(0, |member| member.open)
+    }
+
     /// The lane in which its next attempt would start.
     #[must_use]
     pub fn lane(&self, subscription: SubscriptionId) -> Lane {

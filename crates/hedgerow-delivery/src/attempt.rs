@@ -300,16 +300,18 @@ fn request(
     );
     let path = path_of(&plan.topic_path, &unpacked);
     let custom = resolved_headers(plan, &unpacked, &path);
+    let system_id = delivery::system_id(&context.store_id, job.key.subscription, position);
     let sent = Content::One {
-        system_id: &delivery::system_id(&context.store_id, job.key.subscription, position),
+        system_id: &system_id,
         data_version: unpacked.data_version.as_deref(),
     };
     let traceparent = trace(&unpacked, |incoming| next_trace(&incoming));
     let traceparent = traceparent.as_deref();
-    Ok(post(context, job, body, sent, &custom, traceparent))
+    let id = || system_id.clone();
+    Ok(post(context, job, body, sent, &custom, traceparent, id))
 }
 
-/// The request with this body.
+/// The request with this body. `message_id` is what signatures name it by.
 pub(crate) fn post(
     context: &Context,
     job: &Job,
@@ -317,9 +319,10 @@ pub(crate) fn post(
     sent: Content<'_>,
     custom: &ResolvedHeaders,
     traceparent: Option<&str>,
+    message_id: impl FnOnce() -> String,
 ) -> http::Request<Bytes> {
     let plan = &job.plan;
-    let headers = delivery::headers(&DeliveryHeaders {
+    let mut headers = delivery::headers(&DeliveryHeaders {
         schema: plan.delivery_schema,
         subscription_name: &plan.subscription_name,
         upper_case_name: context.subscription_name_upper_case,
@@ -329,6 +332,10 @@ pub(crate) fn post(
         traceparent,
         custom,
     });
+    if let Some(signer) = &plan.signer {
+        // Each attempt has its own time, and it is the one that receivers have (FC-13).
+        signer.sign(&message_id(), context.clock.wall(), &body, &mut headers);
+    }
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = plan.path_and_query.clone().into();

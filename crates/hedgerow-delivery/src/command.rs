@@ -24,7 +24,7 @@ use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::domain_topics::{DomainTopicInfo, DomainTopicPage, DomainTopicQuery};
 use crate::dry_run::{DryRun, DryRunQuery};
 use crate::explain::{EventStandings, StandingsQuery};
-use crate::gauges::{GaugesFrom, GaugesPage};
+use crate::gauges::{EndpointCredits, GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
 use crate::replay::ReplayCommand;
@@ -421,6 +421,13 @@ pub struct SubscriptionInfo {
     pub behind: u64,
     /// Whether and why it is held back.
     pub hold: HoldInfo,
+    /// Attempts of it that run at its endpoint; exchanges that were timed out do not count.
+    pub open_attempts: u32,
+    /// Before this no attempt starts, by its own limit or the endpoint's; nothing if that is past.
+    pub not_before: Option<Timestamp>,
+    /// How many attempts run at its endpoint, of all subscriptions behind it, and how many may; nothing if it does not deliver
+    /// yet.
+    pub endpoint: Option<EndpointCredits>,
     /// So many batches were answered lately, 95 % of them within this time (ED-321).
     pub batch_responses: Option<(usize, Duration)>,
     /// What is wrong with its dead-letter destination.

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use hedgerow_core::credit::{CreditSettings, Lane, Signal};
+use hedgerow_core::credit::{CreditSettings, Credits, Lane, Signal};
 use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Now;
@@ -18,6 +18,7 @@ use hedgerow_io::http::Target;
 use hedgerow_store::Usage;
 
 use crate::explain::WaitingFor;
+use crate::gauges::EndpointCredits;
 
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
@@ -181,6 +182,25 @@ impl Endpoints {
     /// When [`Endpoints::grow_older`] has something to note, after it was called.
     pub(crate) fn next_to_grow_old(&self) -> Option<Instant> {
         self.ages.front().map(|(at, _)| *at)
+    }
+
+    /// How many attempts of a subscription run at an endpoint.
+    pub(crate) fn open(&self, target: &Target, subscription: SubscriptionId) -> u32 {
+        let endpoint = self.by_target.get(target);
+        endpoint.map_or(0, |endpoint| endpoint.turns.open(subscription))
+    }
+
+    /// What has been learnt of an endpoint.
+    pub(crate) fn credits(&self, target: &Target) -> EndpointCredits {
+        let unknown = Credits::new(self.settings);
+        let credits = self.by_target.get(target);
+        let credits = credits.map_or(&unknown, |endpoint| endpoint.turns.credits());
+        EndpointCredits {
+            open: credits.quick(),
+            limit: credits.limit(),
+            slow_open: credits.slow(),
+            slow_limit: credits.slow_limit(),
+        }
     }
 
     /// What a subscription waits for that may start, and has not.

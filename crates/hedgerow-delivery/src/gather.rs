@@ -114,7 +114,18 @@ pub(crate) async fn run(context: Arc<Context>, gather: Gather, reports: mpsc::Se
     let trace = formed.trace.get().and_then(attempt::next_trace);
     let custom = formed.custom;
     let trace = trace.as_deref();
-    let request = attempt::post(&context, &job, formed.body, sent, &custom, trace);
+    // It follows from the events, in whatever order they travel.
+    let id = || {
+        let mut seqs: Vec<_> = formed.events.iter().map(|(seq, _)| *seq).collect();
+        seqs.push(seq);
+        seqs.sort_unstable();
+        let topic = job.topic;
+        delivery::batch_id(seqs.into_iter().map(|seq| {
+            let position = Position { topic, seq };
+            delivery::system_id(&context.store_id, key.subscription, position)
+        }))
+    };
+    let request = attempt::post(&context, &job, formed.body, sent, &custom, trace, id);
     let others = formed.events.into();
     attempt::exchange(&context, job, first, others, request, reports).await;
 }

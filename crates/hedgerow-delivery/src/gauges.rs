@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
+use hedgerow_core::spec::EndpointLimits;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::Provisioning;
 use hedgerow_store::view::Counters;
@@ -29,10 +30,27 @@ pub struct SubscriptionGauges {
     pub held: u64,
     /// How much there is to do for it.
     pub load: Load,
+    /// What it asks of its endpoint at most.
+    pub limits: EndpointLimits,
+    /// How many attempts run at its endpoint, and how many may; nothing if it does not deliver yet.
+    pub endpoint: Option<EndpointCredits>,
     /// The oldest event that is owed to it: its number, and when it was accepted, if that is known.
     pub oldest: Option<(u64, Option<Timestamp>)>,
     /// Dead letters that wait to be written: at least so many.
     pub pending_dead_letters: u64,
+}
+
+/// How many attempts run at an endpoint, of all subscriptions behind it, and how many may (design D7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EndpointCredits {
+    /// Attempts that have not been open for a second.
+    pub open: u32,
+    /// How many of them may run.
+    pub limit: u32,
+    /// Attempts that have been open for a second, and those of subscriptions that had such ones.
+    pub slow_open: u32,
+    /// How many of these may run when another one starts.
+    pub slow_limit: u32,
 }
 
 /// How much there is to do for a subscription. Counts of events.

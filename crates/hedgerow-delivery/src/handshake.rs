@@ -11,7 +11,7 @@ use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::{Consent, TryMet, ValidationSettings};
-use hedgerow_dialect::delivery::CustomHeaders;
+use hedgerow_dialect::delivery::{CustomHeaders, Signer};
 use hedgerow_dialect::handshake::{cloud_events, event_grid};
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
@@ -35,6 +35,8 @@ pub(crate) struct HandshakeJob {
     pub(crate) form: Form,
     /// Those of the subscription's deliveries that do not depend on an event are sent here too (ED-151).
     pub(crate) custom_headers: CustomHeaders,
+    /// What a validation event is signed with, as deliveries are: who verifies those verifies this one too (ED-142).
+    pub(crate) signer: Option<Signer>,
     /// The secret at the end of `url`.
     pub(crate) token: String,
     /// What completes the handshake when it is opened.
@@ -204,8 +206,12 @@ fn request(job: &HandshakeJob, code: &str, now: Timestamp) -> Request<Bytes> {
                 code,
                 url: &job.url,
             };
-            let headers = event_grid::headers(&id, name, job.upper_case_name);
-            (Method::POST, headers, event_grid::body(&event))
+            let mut headers = event_grid::headers(&id, name, job.upper_case_name);
+            let body = event_grid::body(&event);
+            if let Some(signer) = &job.signer {
+                signer.sign(&id, job.clock.wall(), &body, &mut headers);
+            }
+            (Method::POST, headers, body)
         }
         Form::Options { origin } => {
             let headers = cloud_events::headers(origin, &job.url, name, job.upper_case_name);

@@ -13,12 +13,12 @@ use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
-    DeadLetterDestination, DeliverySchema, Destination, EndpointUrl, OnFailure, ProbationSpec,
-    Profile, WebhookTls,
+    DeadLetterDestination, DeliverySchema, Destination, EndpointLimits, EndpointUrl, OnFailure,
+    ProbationSpec, Profile, WebhookTls,
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::start_interval;
-use hedgerow_dialect::delivery::CustomHeaders;
+use hedgerow_dialect::delivery::{CustomHeaders, Signer};
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic, source_name};
 
@@ -53,6 +53,10 @@ pub(crate) struct Plan {
     pub(crate) delivery_schema: DeliverySchema,
     /// What it adds to the headers of what is sent (ED-143).
     pub(crate) custom_headers: CustomHeaders,
+    /// What it asks of its endpoint at most.
+    pub(crate) limits: EndpointLimits,
+    /// What it is signed with, if it is (ED-142).
+    pub(crate) signer: Option<Signer>,
     /// Where what is given up is written; `None` to drop it (ED-244).
     pub(crate) dead_letter_destination: Option<DeadLetterDestination>,
     pub(crate) dead_letter: DeadLetterSettings,
@@ -128,6 +132,8 @@ impl Plan {
             response_timeout: subscription.spec.response_timeout,
             delivery_schema: subscription.spec.event_delivery_schema,
             custom_headers: CustomHeaders::new(&subscription.spec.delivery_attributes),
+            limits: subscription.spec.endpoint_limits,
+            signer: subscription.spec.signing.as_ref().map(Signer::new),
             dead_letter_destination: subscription.spec.dead_letter_destination.clone(),
             dead_letter: subscription.spec.dead_letter,
             profile: topic.spec.profile,

@@ -20,9 +20,11 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::hold::{DueOrder, Probation};
 use hedgerow_core::outcome::Outcome;
+use hedgerow_core::pace::StartPace;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::{IN_FLIGHT, Progress};
@@ -99,6 +101,8 @@ pub(crate) struct Runner {
     pub(crate) is_queued: bool,
     /// No attempt starts before: the endpoint takes only so many a minute (ED-167).
     pub(crate) not_before: Timestamp,
+    /// The pace that it asks for itself, if it does.
+    pace: Option<StartPace>,
     /// Whether it stands in the queue of those with something to end.
     pub(crate) is_ending: bool,
     /// Deliveries whose events are read for their end, which nobody waits for.
@@ -198,6 +202,7 @@ impl Runner {
         metrics: Arc<SubscriptionMetrics>,
         behind_at: Option<u64>,
     ) -> Self {
+        let pace = plan.limits.max_requests_per_second.map(StartPace::new);
         Self {
             id,
             topic,
@@ -224,8 +229,35 @@ impl Runner {
             unsettled_successes: 0,
             is_queued: false,
             not_before: Timestamp::ZERO,
+            pace,
             is_ending: false,
             ending: 0,
+        }
+    }
+
+    /// An attempt starts, and the next one when the endpoint and its own limit let it.
+    pub(crate) fn note_start(&mut self, now: Timestamp) {
+        if let Some(interval) = self.plan.start_interval {
+            self.not_before = now.plus(interval);
+        }
+        if let Some(pace) = &mut self.pace {
+            self.not_before = self.not_before.max(pace.start(now));
+        }
+    }
+
+    /// What was started before is not known: it may be as much as the limits allow.
+    pub(crate) fn follow_unknown_starts(&mut self, began: Timestamp) {
+        let own = self.pace.map(|_| Duration::from_secs(1));
+        if let Some(interval) = self.plan.start_interval.max(own) {
+            self.not_before = began.plus(interval);
+        }
+    }
+
+    /// Takes over a changed limit, beginning with the next attempt.
+    pub(crate) fn follow_pace(&mut self) {
+        let limit = self.plan.limits.max_requests_per_second;
+        if limit != self.pace.map(|pace| pace.per_second()) {
+            self.pace = limit.map(StartPace::new);
         }
     }
 

@@ -41,7 +41,7 @@ pub trait Clock: Send + Sync + 'static {
         OpenExchange::default()
     }
 
-    /// The time by which others date things: that of the wall clock where server time runs away from it.
+    /// The time by which others date things: that of the wall clock, as far as there is one beside server time.
     fn wall(&self) -> Timestamp {
         self.now().timestamp
     }
@@ -77,6 +77,10 @@ impl Clock for SystemClock {
             timestamp,
             instant: Instant::now(),
         }
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(wall_ms())
     }
 }
 
@@ -173,6 +177,11 @@ impl Clock for SteppedClock {
             timestamp: state.server_time.read(wall_ms, boot_ms),
             instant: tokio::time::Instant::now().into_std(),
         }
+    }
+
+    fn wall(&self) -> Timestamp {
+        let boot_ms = self.boot_ms();
+        Timestamp::from_millis(self.state().wall_start_ms + boot_ms)
     }
 }
 

@@ -11,6 +11,7 @@ mod health;
 mod merge;
 mod replays;
 mod routes;
+mod signing;
 mod store;
 mod subscriptions;
 mod terminal_records;
@@ -135,6 +136,14 @@ macro_rules! add_source {
                 ),
                 (Operate, Topic),
                 subscriptions::purge,
+            )
+            .add(
+                (
+                    Method::POST,
+                    concat!($path, "/eventSubscriptions/{name}/rotateSigningSecret"),
+                ),
+                (Admin, Topic),
+                signing::rotate,
             )
             .add(
                 (Method::POST, concat!($path, "/validateEndpoint")),

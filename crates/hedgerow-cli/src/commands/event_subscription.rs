@@ -6,6 +6,7 @@ mod advice;
 mod confirm;
 mod delivery_attribute;
 pub(super) mod settings;
+mod signing;
 mod validate;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use self::advice::advice;
 use self::settings::Settings;
+use self::signing::Rotate;
 use self::validate::Validate;
 use super::ServerOptions;
 use super::source::SourceTopic;
@@ -76,6 +78,9 @@ enum Action {
     Resume(Place),
     /// Ends what holds a subscription: its probation, and delayed delivery at its endpoint.
     Reset(Place),
+    /// Makes a new secret that what is sent is signed with, and prints it, this once. The present one holds besides for a while, so
+    /// that receivers can change theirs.
+    RotateSigningSecret(Rotate),
     /// Drops everything that is pending: what waits for its first attempt, for another one, or for the end of what holds it.
     /// It cannot be taken back.
     Purge {
@@ -158,7 +163,7 @@ const LIST: [Column; 11] = [
 const FULL_ENDPOINT: Column = ("full endpoint", "/destination/properties/endpointUrl");
 const FULL_ENDPOINT_AT: usize = 5;
 
-const ONE: [Column; 51] = [
+const ONE: [Column; 57] = [
     ("name", "/name"),
     ("id", "/id"),
     ("topic", "/topic"),
@@ -174,10 +179,20 @@ const ONE: [Column; 51] = [
         "minimum TLS version",
         "/destination/properties/minimumTlsVersionAllowed",
     ),
+    ("max concurrency", "/destination/properties/maxConcurrency"),
+    (
+        "max requests per second",
+        "/destination/properties/maxRequestsPerSecond",
+    ),
     ("delivery schema", "/eventDeliverySchema"),
     (
         "delivery attribute mappings",
         "/destination/properties/deliveryAttributeMappings",
+    ),
+    ("signing secret", "/signing/secret"),
+    (
+        "previous signing secret valid until",
+        "/signing/previousSecretValidUntil",
     ),
     ("included event types", "/filter/includedEventTypes"),
     ("subject begins with", "/filter/subjectBeginsWith"),
@@ -236,6 +251,11 @@ const ONE: [Column; 51] = [
     ("dropped", "/status/dropped"),
     ("pending", "/status/pending"),
     ("in flight", "/status/inFlight"),
+    ("open attempts", "/status/limits/openAttempts"),
+    (
+        "open attempts at the endpoint, limit",
+        "/status/limits/endpoint/openAttemptsLimit",
+    ),
     ("hold", "/status/hold/state"),
     ("held back because of", "/status/hold/cause"),
     ("held back since", "/status/hold/since"),
@@ -316,6 +336,7 @@ impl EventSubscriptionCommand {
                 output::done(&was_reset(&place, &reply.body), &reply.body, format);
                 Ok(())
             }
+            Action::RotateSigningSecret(rotate) => rotate.run(&client, format).await,
             Action::Purge { place, yes } => {
                 let what = format!(
                     "everything pending for event subscription {} of {} is dropped",

@@ -473,3 +473,67 @@ fn custom_headers_are_declared_by_their_words() {
     printed(&server.run(&[&update[..], &[mapping]].concat()));
     assert_eq!(json(&server, &show).pointer(attributes), None);
 }
+
+/// ED-142: a secret is printed where it was drawn, and nowhere else.
+#[test]
+fn signing_secrets_are_rotated() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    server.subscribe("orders", "billing", &endpoint);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let rotate = [&["event-subscription", "rotate-signing-secret"][..], &which].concat();
+    let first = printed(&server.run(&rotate));
+    assert!(
+        first.starts_with("whsec_") && !first.contains("holds until"),
+        "{first}"
+    );
+    let second = printed(&server.run(&[&rotate[..], &["--previous-valid-minutes", "5"]].concat()));
+    assert!(second.contains("holds until"), "{second}");
+    let show = [&["event-subscription", "show"][..], &which].concat();
+    let table = printed(&server.run(&show));
+    assert!(
+        table.contains("********") && !table.contains("whsec_"),
+        "{table}"
+    );
+    let update = [&["event-subscription", "update"][..], &which].concat();
+    let secret = format!("whsec_{}", "A".repeat(32));
+    printed(&server.run(&[&update[..], &["--signing-secret", &secret]].concat()));
+    assert_eq!(
+        json(&server, &show)["signing"],
+        json!({ "secret": "********" })
+    );
+    printed(&server.run(&[&update[..], &["--signing-secret"]].concat()));
+    assert_eq!(json(&server, &show).get("signing"), None);
+    let refused = complained(
+        &server.run(&[&rotate[..], &["--previous-valid-minutes", "10081"]].concat()),
+        2,
+    );
+    assert!(refused.contains("0 to 10080"), "{refused}");
+}
+
+#[test]
+fn limits_are_set_and_taken_off() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    server.subscribe("orders", "billing", &endpoint);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let update = [&["event-subscription", "update"][..], &which].concat();
+    let show = [&["event-subscription", "show"][..], &which].concat();
+    let both = ["--max-concurrency", "5", "--max-requests-per-second", "20"];
+    printed(&server.run(&[&update[..], &both].concat()));
+    let shown = json(&server, &show);
+    let properties = &shown["destination"]["properties"];
+    assert_eq!(properties["maxConcurrency"], 5);
+    assert_eq!(properties["maxRequestsPerSecond"], 20);
+    printed(&server.run(&[&update[..], &["--max-concurrency"]].concat()));
+    let shown = json(&server, &show);
+    let properties = &shown["destination"]["properties"];
+    assert_eq!(properties.get("maxConcurrency"), None);
+    let wrong = [&update[..], &["--max-requests-per-second", "0"]].concat();
+    let refused = complained(&server.run(&wrong), 2);
+    assert!(refused.contains("1 to 10000"), "{refused}");
+}

@@ -13,8 +13,8 @@ use super::fields::{Fields, integer};
 use super::hold::{ProbationSpec, check_delayed_delivery};
 use super::ordering::OrderingSpec;
 use super::{
-    AttributeRules, Checked, DeliveryAttribute, EndpointType, EndpointUrl, FilterSpec, SpecError,
-    Warning, WebhookTls, delivery_attributes,
+    AttributeRules, Checked, DeliveryAttribute, EndpointLimits, EndpointType, EndpointUrl,
+    FilterSpec, SigningSpec, SpecError, Warning, WebhookTls, delivery_attributes, signing,
 };
 use crate::dead_letter::DeadLetterSettings;
 use crate::hold::DelayedDeliverySettings;
@@ -31,6 +31,10 @@ pub struct SubscriptionSpec {
     pub destination: Destination,
     /// Headers of its own on what is delivered, in the order of the declaration (ED-143).
     pub delivery_attributes: Vec<DeliveryAttribute>,
+    /// What it asks of its endpoint at most.
+    pub endpoint_limits: EndpointLimits,
+    /// What deliveries are signed with; `None` for not at all (ED-142).
+    pub signing: Option<SigningSpec>,
     /// Which events.
     pub filter: FilterSpec,
     /// How long it is tried.
@@ -102,6 +106,8 @@ impl SubscriptionSpec {
                 tls: WebhookTls::default(),
             },
             delivery_attributes: Vec::new(),
+            endpoint_limits: EndpointLimits::default(),
+            signing: None,
             filter: FilterSpec::default(),
             retry_policy: RetryPolicy::default(),
             overrides: Overrides::default(),
@@ -134,12 +140,19 @@ impl SubscriptionSpec {
         let Some(destination) = fields.object("destination")? else {
             return Err(fields.error("destination", "is required"));
         };
-        let (destination, delivery_attributes, mut batch) = check_destination(destination)?;
+        let mut webhook = check_destination(destination)?;
         let (overrides, disable_on_gone) = check_retry(fields.object("retry")?)?;
-        batch.check_answers(fields.object("batch")?, &mut warnings)?;
+        webhook
+            .batch
+            .check_answers(fields.object("batch")?, &mut warnings)?;
         let spec = Self {
-            destination,
-            delivery_attributes,
+            destination: webhook.destination,
+            delivery_attributes: webhook.delivery_attributes,
+            endpoint_limits: webhook.endpoint_limits,
+            signing: fields
+                .object("signing")?
+                .map(SigningSpec::check)
+                .transpose()?,
             filter: match fields.value("filter") {
                 None => FilterSpec::default(),
                 Some(filter) => FilterSpec::read(filter, "filter", form)?,
@@ -158,7 +171,7 @@ impl SubscriptionSpec {
             labels: check_labels(&mut fields)?,
             probation: ProbationSpec::check(fields.object("probation")?)?,
             delayed_delivery: check_delayed_delivery(fields.object("delayedDelivery")?, form)?,
-            batch,
+            batch: webhook.batch,
             ordering: fields
                 .object("ordering")?
                 .map(OrderingSpec::check)
@@ -200,13 +213,15 @@ impl SubscriptionSpec {
         if let Some(list) = list.and_then(Value::as_array_mut) {
             DeliveryAttribute::keep_secrets(list, &self.delivery_attributes);
         }
+        signing::keep_secrets(self, declaration);
     }
 
     /// Whether there is a mask in the place of a secret in a declaration.
     #[must_use]
     pub fn has_masks(declaration: &Value) -> bool {
         let list = declaration.pointer(ATTRIBUTES).and_then(Value::as_array);
-        list.is_some_and(|list| list.iter().any(delivery_attributes::is_masked))
+        let is_masked = list.is_some_and(|list| list.iter().any(delivery_attributes::is_masked));
+        is_masked || signing::has_masks(declaration)
     }
 
     /// Whether an endpoint that consented to this declaration need not be asked about another one: both deliver to the same
@@ -226,13 +241,14 @@ impl SubscriptionSpec {
         let mut properties = Map::new();
         properties.insert(url_member.to_owned(), json!(url));
         tls.add_to(&mut properties);
+        self.endpoint_limits.add_to(&mut properties);
         if !self.delivery_attributes.is_empty() {
             let attributes = self.delivery_attributes.iter();
             let list = attributes.map(|attribute| attribute.to_json(with_secrets));
             properties.insert(delivery_attributes::MEMBER.to_owned(), list.collect());
         }
         self.batch.add_to(&mut properties);
-        json!({
+        let mut json = json!({
             "destination": { "endpointType": "WebHook", "properties": properties },
             "filter": self.filter.to_json(),
             "retryPolicy": {
@@ -255,7 +271,11 @@ impl SubscriptionSpec {
             "delayedDelivery": self.delayed_delivery.to_json(),
             "batch": self.batch.answers_json(),
             "ordering": self.ordering.as_ref().map(OrderingSpec::to_json),
-        })
+        });
+        if let Some(signing) = &self.signing {
+            json["signing"] = signing.to_json(with_secrets);
+        }
+        json
     }
 }
 
@@ -278,10 +298,15 @@ impl From<SubscriptionSpec> for Value {
 /// Where the custom delivery properties stand in a declaration.
 const ATTRIBUTES: &str = "/destination/properties/deliveryAttributeMappings";
 
-/// The destination, the custom delivery properties, and how many events travel together to it.
-fn check_destination(
-    mut fields: Fields<'_>,
-) -> Result<(Destination, Vec<DeliveryAttribute>, BatchSpec), SpecError> {
+/// What stands in the destination of a declaration.
+struct Webhook {
+    destination: Destination,
+    delivery_attributes: Vec<DeliveryAttribute>,
+    endpoint_limits: EndpointLimits,
+    batch: BatchSpec,
+}
+
+fn check_destination(mut fields: Fields<'_>) -> Result<Webhook, SpecError> {
     match fields.text("endpointType")? {
         Some("WebHook") => {}
         Some(_) => {
@@ -300,18 +325,20 @@ fn check_destination(
     let endpoint_url =
         EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
     let tls = WebhookTls::check(&mut properties)?;
-    let attributes = check_attributes(&mut properties)?;
+    let delivery_attributes = check_attributes(&mut properties)?;
+    let endpoint_limits = EndpointLimits::check(&mut properties)?;
     let batch = BatchSpec::check(&mut properties)?;
     properties.refuse(&[
         "azureActiveDirectoryTenantId",
         "azureActiveDirectoryApplicationIdOrUri",
     ])?;
     properties.finish()?;
-    Ok((
-        Destination::WebHook { endpoint_url, tls },
-        attributes,
+    Ok(Webhook {
+        destination: Destination::WebHook { endpoint_url, tls },
+        delivery_attributes,
+        endpoint_limits,
         batch,
-    ))
+    })
 }
 
 fn check_attributes(properties: &mut Fields<'_>) -> Result<Vec<DeliveryAttribute>, SpecError> {

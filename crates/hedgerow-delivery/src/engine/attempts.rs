@@ -143,9 +143,7 @@ impl Engine {
         };
         let attempt = attempt::run(Arc::clone(&self.context), job, self.report_to.clone());
         let abort = self.spawner.spawn(attempt).abort_handle();
-        if let Some(interval) = runner.plan.start_interval {
-            runner.not_before = now.timestamp.plus(interval);
-        }
+        runner.note_start(now.timestamp);
         runner.take_off(
             next.seq,
             Flight {

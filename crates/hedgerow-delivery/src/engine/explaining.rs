@@ -206,8 +206,22 @@ impl Engine {
         let first = self.first_due(runner).map_or(now, |next| next.due);
         let paced = self.window_release(runner, first);
         let until = runner.not_before.max(paced.unwrap_or(Timestamp::ZERO));
+        let limits = runner.plan.limits;
         if until > now {
-            return WaitingFor::Pace { until };
+            let is_own = until == runner.not_before && runner.plan.start_interval.is_none();
+            return match limits.max_requests_per_second.filter(|_| is_own) {
+                Some(limit) => WaitingFor::MaxRequestsPerSecond {
+                    limit: limit.get(),
+                    until,
+                },
+                None => WaitingFor::Pace { until },
+            };
+        }
+        if let Some(limit) = limits.max_concurrency {
+            let (open, limit) = (self.open_attempts(runner), limit.get());
+            if open >= limit {
+                return WaitingFor::MaxConcurrency { open, limit };
+            }
         }
         if runner.unsettled_successes >= self.settings.unsettled_successes_max {
             return WaitingFor::Settlements;

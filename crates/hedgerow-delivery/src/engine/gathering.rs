@@ -159,9 +159,7 @@ impl Engine {
         if batch.iter().any(|next| next.row.is_none()) {
             self.moved.insert(runner.topic);
         }
-        if let Some(interval) = runner.plan.start_interval {
-            runner.not_before = now.timestamp.plus(interval);
-        }
+        runner.note_start(now.timestamp);
         let mut seat = Some(seat);
         for (next, progress) in batch.iter().zip(&progress) {
             let is_first = seat.is_some();

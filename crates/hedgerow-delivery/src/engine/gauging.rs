@@ -5,7 +5,7 @@ use hedgerow_store::catalog::{Subscription, Topic};
 use hedgerow_store::view::BEHIND_IN_FLIGHT;
 
 use super::Engine;
-use crate::gauges::{GaugesFrom, GaugesPage, Load, SubscriptionGauges};
+use crate::gauges::{EndpointCredits, GaugesFrom, GaugesPage, Load, SubscriptionGauges};
 use crate::metrics::SubscriptionNames;
 use crate::runner::Runner;
 
@@ -49,6 +49,8 @@ impl Engine {
             hold: hold.state,
             held: hold.held,
             load,
+            limits: found.spec.endpoint_limits,
+            endpoint: self.credits_of(found),
             oldest: self.oldest_owed(found),
             pending_dead_letters: self.count_dead_letters(found, rows_left)?,
         })
@@ -62,6 +64,12 @@ impl Engine {
             subscription: found.name.as_str().to_owned(),
             is_of_domain: found.domain_topic.is_none() && topic.is_some_and(Topic::is_domain),
         }
+    }
+
+    /// How many attempts run at the endpoint of a subscription, and how many may; nothing if it does not deliver yet.
+    pub(super) fn credits_of(&self, found: &Subscription) -> Option<EndpointCredits> {
+        let runner = self.runners.get(&found.id)?;
+        Some(self.endpoints.credits(&runner.plan.endpoint))
     }
 
     /// How much there is to do for a subscription.

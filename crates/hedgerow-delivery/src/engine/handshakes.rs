@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
 use hedgerow_core::validation::ValidationSettings;
-use hedgerow_dialect::delivery::CustomHeaders;
+use hedgerow_dialect::delivery::{CustomHeaders, Signer};
 
 use super::Engine;
 use crate::handshake::{Form, HandshakeJob};
@@ -44,6 +44,7 @@ impl Engine {
             path_and_query,
             form,
             custom_headers: CustomHeaders::new(&asked.spec.delivery_attributes),
+            signer: asked.spec.signing.as_ref().map(Signer::new),
             url: format!("{}/validate/{}", self.settings.public_url, asked.token),
             token: asked.token.to_owned(),
             settings: asked.settings,

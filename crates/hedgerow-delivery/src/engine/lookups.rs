@@ -58,7 +58,14 @@ impl Engine {
 
     pub(super) fn info(&self, subscription: &Subscription) -> SubscriptionInfo {
         let load = self.load(subscription);
+        let runner = self.runners.get(&subscription.id);
+        let now = self.now();
         SubscriptionInfo {
+            open_attempts: runner.map_or(0, |runner| self.open_attempts(runner)),
+            not_before: runner
+                .map(|runner| runner.not_before)
+                .filter(|not_before| *not_before > now),
+            endpoint: self.credits_of(subscription),
             hold: self.hold_info(subscription, load.owed()),
             subscription: subscription.clone(),
             topic_name: self.view.catalog().source_of(subscription),

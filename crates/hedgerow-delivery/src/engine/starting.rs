@@ -47,7 +47,7 @@ impl Engine {
             Gate::Open | Gate::Trial => true,
             Gate::OnTrial | Gate::Held(_) => false,
         };
-        let may_start = may_start && self.may_begin(runner);
+        let may_start = may_start && self.may_begin(runner, None);
         if may_start && !self.is_resting(runner, next.due, now) {
             self.queue(id);
         } else if may_start {
@@ -98,15 +98,18 @@ impl Engine {
 
     /// The delivery that starts when it is the subscription's turn, and what it carries. After a window it may be another
     /// subscription's: the trial is the endpoint's (ED-238).
-    pub(super) fn take_turn(&mut self, id: SubscriptionId) -> Option<(SubscriptionId, Next)> {
+    pub(super) fn take_turn(&mut self, seated: SubscriptionId) -> Option<(SubscriptionId, Next)> {
         let now = self.now();
+        let id = seated;
         let runner = self.runners.get(&id)?;
         let id = match self.gate(runner) {
-            Gate::Trial if self.is_window_over(runner) => self.first_at(&runner.plan.delayed_at)?,
+            Gate::Trial if self.is_window_over(runner) => {
+                self.first_at(&runner.plan.delayed_at, id)?
+            }
             Gate::Open | Gate::Trial => id,
             Gate::OnTrial | Gate::Held(_) => return None,
         };
-        let next = self.startable(id)?.1;
+        let next = self.startable(id, seated)?.1;
         let runner = self.runners.get(&id)?;
         if self.is_resting(runner, next.due, now) {
             self.rest_for_release(id, next.due);
@@ -120,11 +123,11 @@ impl Engine {
         Some((id, next))
     }
 
-    /// What the subscription would start now.
-    fn startable(&self, id: SubscriptionId) -> Option<(DueOrder, Next)> {
+    /// What the subscription would start now that another one, or itself, has a seat.
+    fn startable(&self, id: SubscriptionId, seated: SubscriptionId) -> Option<(DueOrder, Next)> {
         let runner = self.runners.get(&id)?;
         let is_free = matches!(self.gate(runner), Gate::Open | Gate::Trial);
-        if !is_free || !self.may_begin(runner) || runner.plan.is_paused {
+        if !is_free || !self.may_begin(runner, Some(seated)) || runner.plan.is_paused {
             return None;
         }
         let next = runner.first_due(self.now())?;
@@ -138,13 +141,23 @@ impl Engine {
             .then_some((order, next))
     }
 
-    /// Whether its limits allow another attempt: what may wait to be settled, and how many its endpoint takes (ED-167).
-    fn may_begin(&self, runner: &Runner) -> bool {
+    /// Whether its limits allow another attempt: what may wait to be settled, how many its endpoint takes (ED-167), and how
+    /// many it asks for itself. The seat that the attempt would have may be taken already, by the subscription that is `seated`.
+    fn may_begin(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
         let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
         !is_unread
             && runner.gathering.is_none()
             && runner.unsettled_successes < self.settings.unsettled_successes_max
             && runner.not_before <= self.now()
+            && runner.plan.limits.max_concurrency.is_none_or(|max| {
+                let own_seat = u32::from(seated == Some(runner.id));
+                self.open_attempts(runner).saturating_sub(own_seat) < max.get()
+            })
+    }
+
+    /// How many attempts of a subscription run at its endpoint; what was timed out does not count (design D7).
+    pub(super) fn open_attempts(&self, runner: &Runner) -> u32 {
+        self.endpoints.open(&runner.plan.endpoint, runner.id)
     }
 
     /// Whether the next attempt is the trial after a window of the endpoint.
@@ -155,12 +168,12 @@ impl Engine {
     }
 
     /// Whose delivery is first among all that are due at the endpoint.
-    fn first_at(&self, endpoint: &EndpointKey) -> Option<SubscriptionId> {
+    fn first_at(&self, endpoint: &EndpointKey, seated: SubscriptionId) -> Option<SubscriptionId> {
         let members = self.windows.get(endpoint)?.members.iter().copied();
         let due = members.filter_map(|id| {
             let runner = self.runners.get(&id)?;
             let is_held_here = runner.plan.delayed_delivery.enabled;
-            let (order, _) = self.startable(id).filter(|_| is_held_here)?;
+            let (order, _) = self.startable(id, seated).filter(|_| is_held_here)?;
             Some((order, id))
         });
         due.min().map(|(_, id)| id)

@@ -40,11 +40,8 @@ impl Engine {
             self.take_up_in_flight(id)?;
             self.take_up_validation(id)?;
             self.follow_expiration(id);
-            // What was started before is not known; a minute holds no more than it may.
-            if let Some(runner) = self.runners.get_mut(&id)
-                && let Some(interval) = runner.plan.start_interval
-            {
-                runner.not_before = self.began.plus(interval);
+            if let Some(runner) = self.runners.get_mut(&id) {
+                runner.follow_unknown_starts(self.began);
                 self.plan_wake(id)?;
             }
         }
@@ -259,6 +256,7 @@ impl Engine {
             return Ok(());
         };
         let former = std::mem::replace(&mut runner.plan, Arc::clone(&plan));
+        runner.follow_pace();
         if !former.is_same_endpoint(&plan) {
             runner.is_queued = false;
             self.endpoints.leave(&former.endpoint, id);

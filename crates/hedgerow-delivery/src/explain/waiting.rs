@@ -43,6 +43,20 @@ pub enum WaitingFor {
         /// Until when at least.
         until: Timestamp,
     },
+    /// The subscription has begun as many requests as it may by its own `maxRequestsPerSecond`.
+    MaxRequestsPerSecond {
+        /// How many may begin in a second.
+        limit: u32,
+        /// Until when at least.
+        until: Timestamp,
+    },
+    /// It has as many requests open as it may by its own `maxConcurrency`.
+    MaxConcurrency {
+        /// Attempts of it that run.
+        open: u32,
+        /// How many may.
+        limit: u32,
+    },
     /// Successes of the subscription become durable first.
     Settlements,
     /// A turn at its endpoint, which all subscriptions behind the same scheme, host and port share.
@@ -77,6 +91,8 @@ impl WaitingFor {
             Self::EarlierEvent => "EarlierEvent",
             Self::Reading { .. } => "Reading",
             Self::Pace { .. } => "Pace",
+            Self::MaxRequestsPerSecond { .. } => "MaxRequestsPerSecond",
+            Self::MaxConcurrency { .. } => "MaxConcurrency",
             Self::Settlements => "Settlements",
             Self::Turn { .. } => "Turn",
             Self::TurnOfAll { .. } => "TurnOfAll",

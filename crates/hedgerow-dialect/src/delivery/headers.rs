@@ -155,7 +155,11 @@ pub fn system_id(store: &[u8; 16], subscription: SubscriptionId, position: Posit
     hasher.write(&subscription.0.to_le_bytes());
     hasher.write(&position.topic.0.to_le_bytes());
     hasher.write(&position.seq.to_le_bytes());
-    let hash = hasher.finish128().as_u128();
+    uuid(hasher.finish128().as_u128())
+}
+
+/// A hash as a UUID of version 8.
+pub(super) fn uuid(hash: u128) -> String {
     let version_and_variant = 0xf << 76 | 0b11 << 62;
     let id = hash & !version_and_variant | 0x8 << 76 | 0b10 << 62;
     let hex = format!("{id:032x}");

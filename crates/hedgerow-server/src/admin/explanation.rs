@@ -119,6 +119,14 @@ fn details(waiting_for: WaitingFor) -> Vec<(&'static str, Value)> {
         | WaitingFor::Settlements => Vec::new(),
         WaitingFor::Reading { behind } => vec![("eventsBehind", json!(behind))],
         WaitingFor::Pace { until } => vec![("notBefore", json!(until.to_string()))],
+        WaitingFor::MaxConcurrency { open, limit } => vec![
+            ("openAttempts", json!(open)),
+            ("openAttemptsLimit", json!(limit)),
+        ],
+        WaitingFor::MaxRequestsPerSecond { limit, until } => vec![
+            ("requestsPerSecondLimit", json!(limit)),
+            ("notBefore", json!(until.to_string())),
+        ],
         WaitingFor::Turn {
             open,
             limit,
@@ -313,6 +321,12 @@ fn why_it_waits(waiting: &Waiting) -> Option<String> {
         WaitingFor::Pace { until } => {
             format!("attempts there go out at a pace, the next one at {until}")
         }
+        WaitingFor::MaxConcurrency { open, limit } => {
+            format!("its subscription has {open} of {limit} requests open (`maxConcurrency`)")
+        }
+        WaitingFor::MaxRequestsPerSecond { limit, until } => format!(
+            "its subscription sends {limit} requests a second (`maxRequestsPerSecond`), the next one at {until}"
+        ),
         WaitingFor::Settlements => {
             "earlier successes of its subscription are written down first".to_owned()
         }

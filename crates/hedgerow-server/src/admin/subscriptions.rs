@@ -25,7 +25,7 @@ use crate::state::{App, SharedApp};
 
 /// How often a change in part, or one that keeps a secret, is made anew because something else was declared meanwhile: each time another change was made,
 /// so that of so many at a time each is.
-const PATCH_TRIES_MAX: usize = 64;
+pub(super) const DECLARE_TRIES_MAX: usize = 64;
 
 pub async fn put(
     State(app): State<SharedApp>,
@@ -33,7 +33,7 @@ pub async fn put(
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let body = json_body(&app, request).await?;
-    for _ in 1..PATCH_TRIES_MAX {
+    for _ in 1..DECLARE_TRIES_MAX {
         // Only a secret that is kept depends on what was declared before.
         let put = put_over(&app, &topic, &name, body.clone(), None).await;
         if !put.as_ref().is_err_and(ApiError::is_changed) {
@@ -54,7 +54,7 @@ pub async fn patch(
     if !patch.is_object() {
         return Err(ApiError::member("", "must be an object"));
     }
-    for _ in 1..PATCH_TRIES_MAX {
+    for _ in 1..DECLARE_TRIES_MAX {
         let patched = patch_once(&app, &topic, &name, &patch).await;
         if !patched.as_ref().is_err_and(ApiError::is_changed) {
             return patched;
@@ -474,6 +474,7 @@ fn shown(info: &SubscriptionInfo) -> Value {
         "inFlight": info.in_flight,
         "behind": info.behind,
         "hold": shown_hold(&info.hold),
+        "limits": shown_limits(info),
         "nextDue": info.next_due.map(|due| due.to_string()),
         "deadLetterProblem": info.dead_letter_problem,
         "batches": shown_batches(info),
@@ -507,6 +508,23 @@ fn shown_batches(info: &SubscriptionInfo) -> Value {
         "responseTime95PercentInMs": of.map(|(_, ms)| ms as u64),
         "responseTimeoutInMs": timeout_ms as u64,
         "warning": warning,
+    })
+}
+
+/// What keeps more attempts from starting: its own limits, and those of the endpoint that it shares (design D7).
+fn shown_limits(info: &SubscriptionInfo) -> Value {
+    let limits = info.subscription.spec.endpoint_limits;
+    json!({
+        "openAttempts": info.open_attempts,
+        "maxConcurrency": limits.max_concurrency,
+        "maxRequestsPerSecond": limits.max_requests_per_second,
+        "notBefore": info.not_before.map(|time| time.to_string()),
+        "endpoint": info.endpoint.map(|endpoint| json!({
+            "openAttempts": endpoint.open,
+            "openAttemptsLimit": endpoint.limit,
+            "slowAttempts": endpoint.slow_open,
+            "slowAttemptsLimit": endpoint.slow_limit,
+        })),
     })
 }
 

@@ -111,6 +111,7 @@ impl Scrape<'_> {
         let mut families = self.of_topics(&topics);
         families.extend(of_counters(&subscriptions, &names));
         families.extend(self.of_gauges(&names));
+        families.extend(self.of_limits(&names));
         families.push(self.of_states(&names));
         families.extend(self.of_store());
         families
@@ -205,21 +206,82 @@ impl Scrape<'_> {
         ]
     }
 
+    fn of_each_gauge(
+        &self,
+        names: &BTreeMap<SubscriptionId, Names>,
+        name: &'static str,
+        help: &'static str,
+        samples: &dyn Fn(&SubscriptionGauges, &Names, &mut Sum),
+    ) -> Family {
+        let mut sum = Sum::default();
+        for gauges in self.gauges {
+            if let Some(names) = names.get(&gauges.subscription) {
+                samples(gauges, names, &mut sum);
+            }
+        }
+        Family {
+            name,
+            vendor: None,
+            kind: Kind::Gauge,
+            help,
+            samples: sum.samples(),
+        }
+    }
+
+    /// What keeps attempts of a subscription from starting: its own limits, and those of its endpoint (design D7).
+    fn of_limits(&self, names: &BTreeMap<SubscriptionId, Names>) -> Vec<Family> {
+        let of_each = |name, help, samples: &dyn Fn(&SubscriptionGauges, &Names, &mut Sum)| {
+            self.of_each_gauge(names, name, help, samples)
+        };
+        vec![
+            of_each(
+                "hedgerow_endpoint_attempts",
+                "Attempts that run at the endpoint of a subscription, of all subscriptions behind it.",
+                &|gauges, names, sum| {
+                    if let Some(endpoint) = gauges.endpoint {
+                        let counts = [("quick", endpoint.open), ("slow", endpoint.slow_open)];
+                        for (lane, count) in counts {
+                            sum.add(names.and("lane", lane), Value::Whole(count.into()));
+                        }
+                    }
+                },
+            ),
+            of_each(
+                "hedgerow_endpoint_attempts_limit",
+                "How many of them may run.",
+                &|gauges, names, sum| {
+                    if let Some(endpoint) = gauges.endpoint {
+                        let limits = [("quick", endpoint.limit), ("slow", endpoint.slow_limit)];
+                        for (lane, limit) in limits {
+                            sum.add(names.and("lane", lane), Value::Whole(limit.into()));
+                        }
+                    }
+                },
+            ),
+            of_each(
+                "hedgerow_subscription_limit",
+                "What a subscription asks of its endpoint at most, where it is declared.",
+                &|gauges, names, sum| {
+                    let limits = [
+                        ("max_concurrency", gauges.limits.max_concurrency),
+                        (
+                            "max_requests_per_second",
+                            gauges.limits.max_requests_per_second,
+                        ),
+                    ];
+                    for (name, limit) in limits {
+                        if let Some(limit) = limit {
+                            sum.add(names.and("limit", name), Value::Whole(limit.get().into()));
+                        }
+                    }
+                },
+            ),
+        ]
+    }
+
     fn of_gauges(&self, names: &BTreeMap<SubscriptionId, Names>) -> Vec<Family> {
         let of_each = |name, help, samples: &dyn Fn(&SubscriptionGauges, &Names, &mut Sum)| {
-            let mut sum = Sum::default();
-            for gauges in self.gauges {
-                if let Some(names) = names.get(&gauges.subscription) {
-                    samples(gauges, names, &mut sum);
-                }
-            }
-            Family {
-                name,
-                vendor: None,
-                kind: Kind::Gauge,
-                help,
-                samples: sum.samples(),
-            }
+            self.of_each_gauge(names, name, help, samples)
         };
         vec![
             of_each(

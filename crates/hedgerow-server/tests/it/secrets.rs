@@ -1,4 +1,4 @@
-//! Design D11: topic keys, the addresses of endpoints and secret headers are nowhere in the open: not in the data directory, the log's
+//! Design D11: topic keys, the addresses of endpoints, secret headers and signing secrets are nowhere in the open: not in the data directory, the log's
 //! lines or answers; and without their key the server does not start.
 
 use std::io::Write;
@@ -78,7 +78,7 @@ async fn answers(server: &TestServer, closed: &str) -> String {
     texts
 }
 
-/// A webhook with a header that is a secret (ED-149).
+/// A webhook with a header that is a secret (ED-149), and what is sent is signed.
 fn with_header(endpoint: &str) -> Value {
     let mut body = webhook(endpoint);
     body["destination"]["properties"]["deliveryAttributeMappings"] = json!([
@@ -86,7 +86,26 @@ fn with_header(endpoint: &str) -> Value {
             "value": "Bearer canary-header-5c", "isSecret": true,
         } },
     ]);
+    let [secret, previous] = SIGNING.map(|bytes| format!("whsec_{}", STANDARD.encode(bytes)));
+    body["signing"] = json!({ "secret": secret, "previousSecret": previous });
     body
+}
+
+/// The secrets that it is signed with (ED-142).
+const SIGNING: [&[u8]; 2] = [
+    b"canary-signing-one-0123456789",
+    b"canary-signing-two-0123456789",
+];
+
+/// A declaration in which the masks that were shown stand in the place of secrets.
+async fn masked(server: &TestServer, path: &str, endpoint: &str) -> Value {
+    let present = server.admin("GET", path, Value::Null).await.json();
+    let attributes = "/destination/properties/deliveryAttributeMappings";
+    let mut put = webhook(endpoint);
+    put["destination"]["properties"]["deliveryAttributeMappings"] =
+        present.pointer(attributes).unwrap().clone();
+    put["signing"] = present["signing"].clone();
+    put
 }
 
 #[tokio::test]
@@ -122,12 +141,7 @@ async fn secrets_are_nowhere_in_the_open() {
     while !second_catalog.exists() {
         tokio::task::yield_now().await;
     }
-    // The mask that was shown comes back in the place of the secret.
-    let present = server.admin("GET", &path, Value::Null).await.json();
-    let attributes = "/destination/properties/deliveryAttributeMappings";
-    let mut put = webhook(&endpoint(second_query));
-    put["destination"]["properties"]["deliveryAttributeMappings"] =
-        present.pointer(attributes).unwrap().clone();
+    let put = masked(&server, &path, &endpoint(second_query)).await;
     assert_eq!(server.admin("PUT", &path, put).await.status, 200);
     server.stop_and_wait().await;
 
@@ -145,6 +159,8 @@ async fn secrets_are_nowhere_in_the_open() {
         let delivery = receiver.next().await;
         let header = delivery.header("x-canary");
         assert_eq!(header, "Bearer canary-header-5c", "it is sent, and kept");
+        let signatures = delivery.header("webhook-signature");
+        assert_eq!(signatures.split(' ').count(), 2, "both secrets are kept");
         if delivery.id() == "2" {
             break;
         }
@@ -160,6 +176,10 @@ async fn secrets_are_nowhere_in_the_open() {
         canaries.push(asked.token().into_bytes());
     }
     assert_eq!(canaries.len(), 5);
+    for secret in SIGNING {
+        canaries.push(secret.to_vec());
+        canaries.push(STANDARD.encode(secret).into_bytes());
+    }
     for key in &keys {
         canaries.push(key.as_bytes().to_vec());
         canaries.push(STANDARD.decode(key).unwrap());

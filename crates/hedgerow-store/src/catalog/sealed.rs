@@ -19,8 +19,15 @@ type Secret = (&'static str, &'static str);
 const OF_TOPIC: [Secret; 2] = [("key1", "/keys/key1"), ("key2", "/keys/key2")];
 /// Those of a subscription. All of the URL is sealed: its query is the secret (ED-121), and what is not worth hiding is
 /// not worth a second form.
-const OF_SUBSCRIPTION: [Secret; 3] = [
+const OF_SUBSCRIPTION: [Secret; 7] = [
     ("endpointUrl", "/spec/destination/properties/endpointUrl"),
+    ("signing secret", "/spec/signing/secret"),
+    ("previous signing secret", "/spec/signing/previousSecret"),
+    ("update signing secret", "/update/signing/secret"),
+    (
+        "update previous signing secret",
+        "/update/signing/previousSecret",
+    ),
     (
         "update endpointUrl",
         "/update/destination/properties/endpointUrl",
@@ -168,7 +175,8 @@ fn visit_attribute(
 mod tests {
     use hedgerow_core::position::{SubscriptionId, TopicId};
     use hedgerow_core::spec::{
-        AttributeValue, DeliveryAttribute, EndpointUrl, SubscriptionSpec, TopicSpec,
+        AttributeValue, DeliveryAttribute, EndpointUrl, SigningSecret, SigningSpec,
+        SubscriptionSpec, TopicSpec,
     };
     use hedgerow_core::time::Timestamp;
 
@@ -189,6 +197,9 @@ mod tests {
             header("X-Plain", "plain", false),
             header("X-Key", "canary-header", true),
         ];
+        let secret = |byte| SigningSecret::of_bytes(&[byte; 24]);
+        spec.signing =
+            Some(SigningSpec::new(secret(1)).rotated(secret(2), Some(Timestamp::from_millis(7))));
         let keys = |new: &str| TopicKeys {
             key1: format!("canary-{new}"),
             key2: "canary-2".into(),
@@ -236,6 +247,7 @@ mod tests {
                 "{text}"
             );
             assert!(!text.contains("host.example"), "{text}");
+            assert!(!text.contains("whsec_"), "{text}");
             assert_eq!(
                 Change::from_sealed_json(&json, &secrets).expect("unsealed"),
                 change
@@ -245,6 +257,7 @@ mod tests {
         let json = catalog.to_sealed_json(&secrets).expect("sealed");
         let text = String::from_utf8(json.clone()).expect("JSON");
         assert!(!text.contains("canary"), "{text}");
+        assert!(!text.contains("whsec_"), "{text}");
         let read = Catalog::from_sealed_json(&json, &secrets, "file").expect("unsealed");
         assert_eq!(read, catalog, "and who is called how");
         assert!(read.topic_named("ORDERS").is_some());

@@ -27,8 +27,18 @@ pub(super) struct Settings {
     /// A file with certificates in PEM that are trusted as roots for the endpoint beside the server's; without a value, none.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "", value_parser = certificates)]
     pub extra_ca_certificates: Option<Certificates>,
+    /// Requests that the endpoint gets at a time at most, 1 to 10000; without a value, as many as it is found to take.
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true, value_parser = concurrency)]
+    pub max_concurrency: Option<Limit>,
+    /// Requests that it gets in a second at most, 1 to 10000; without a value, any number.
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true, value_parser = requests_per_second)]
+    pub max_requests_per_second: Option<Limit>,
     #[command(flatten)]
     pub delivery_attributes: DeliveryAttributes,
+    /// A secret that what is sent is signed with, `whsec_` and base64; without a value, nothing is signed. It stands in the
+    /// history of the shell; `rotate-signing-secret` makes one that does not.
+    #[arg(long, value_name = "SECRET", num_args = 0..=1, default_missing_value = "")]
+    pub signing_secret: Option<String>,
     /// Only events of these types; without a value, of all types.
     #[arg(long, value_name = "TYPE", num_args = 0.., action = ArgAction::Append)]
     pub included_event_types: Option<Vec<String>>,
@@ -229,6 +239,14 @@ impl Settings {
         if let Some(time) = self.expiration_date {
             body["expirationTimeUtc"] = expiration(&time);
         }
+        if let Some(secret) = self.signing_secret {
+            // The one before it goes with the one that it belongs to.
+            body["signing"] = match secret.as_str() {
+                "" => Value::Null,
+                secret => json!({ "secret": secret, "previousSecret": null,
+                    "previousSecretValidUntil": null }),
+            };
+        }
         if let Some(labels) = self.labels {
             body["labels"] = json!(labels);
         }
@@ -236,7 +254,7 @@ impl Settings {
     }
 
     /// What is given of the endpoint: a member of its properties, and its value.
-    fn webhook(&self, endpoint: Option<String>) -> [(&'static str, Option<Value>); 5] {
+    fn webhook(&self, endpoint: Option<String>) -> [(&'static str, Option<Value>); 7] {
         [
             ("endpointUrl", endpoint.map(Value::from)),
             (
@@ -248,6 +266,14 @@ impl Settings {
                 self.extra_ca_certificates
                     .as_ref()
                     .map(|text| json!(text.0)),
+            ),
+            (
+                "maxConcurrency",
+                self.max_concurrency.map(|limit| json!(limit.0)),
+            ),
+            (
+                "maxRequestsPerSecond",
+                self.max_requests_per_second.map(|limit| json!(limit.0)),
             ),
             (
                 "maxEventsPerBatch",
@@ -368,6 +394,25 @@ fn certificates(path: &str) -> Result<Certificates, String> {
         .map_err(|error| format!("cannot read {path}: {error}"))
 }
 
+/// A limit that is given, or `None` to have none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit(Option<u32>);
+
+fn concurrency(text: &str) -> Result<Limit, String> {
+    limit(text, &limits::MAX_CONCURRENCY)
+}
+
+fn requests_per_second(text: &str) -> Result<Limit, String> {
+    limit(text, &limits::MAX_REQUESTS_PER_SECOND)
+}
+
+fn limit(text: &str, range: &RangeInclusive<u32>) -> Result<Limit, String> {
+    if text.is_empty() {
+        return Ok(Limit(None));
+    }
+    bounded(text, range).map(|count| Limit(Some(count)))
+}
+
 /// The schema of that name, however its letters are written, as the vendor's command line takes them.
 fn delivery_schema(text: &str) -> Result<DeliverySchema, String> {
     let mut all = DeliverySchema::ALL.into_iter();
@@ -419,7 +464,7 @@ fn batch_kilobytes(text: &str) -> Result<u16, String> {
 }
 
 /// An integer within its bounds; the error names them, and `clap` adds the option and the value.
-fn bounded<T>(text: &str, range: &RangeInclusive<T>) -> Result<T, String>
+pub(super) fn bounded<T>(text: &str, range: &RangeInclusive<T>) -> Result<T, String>
 where
     T: FromStr + PartialOrd + Display,
 {
