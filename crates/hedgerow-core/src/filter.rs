@@ -11,6 +11,7 @@
 //! | `value.rs` | what a value is for comparing |
 //! | `text.rs` | what a value is for those who send it on |
 //! | `condition.rs` | what each operator says to a value |
+//! | `verdict.rs` | what each part says, and to what: for trying a filter out |
 //! | `index.rs`, `prefixes.rs` | which of many filters an event has to be shown to |
 //!
 //! Comparison without case is ordinal after Unicode simple case folding (ED-095): character by character, no
@@ -24,6 +25,7 @@ mod prefixes;
 mod table;
 mod text;
 mod value;
+mod verdict;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -39,6 +41,7 @@ pub use self::event::FilterEvent;
 pub use self::index::{Answer, FilterIndex};
 pub use self::key::Key;
 pub use self::text::TextKeys;
+pub use self::verdict::{ClauseVerdict, Found};
 
 /// How filters are understood, for all subscriptions of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

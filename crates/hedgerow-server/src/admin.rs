@@ -7,6 +7,7 @@ mod dry_run;
 mod events;
 mod explanation;
 mod extract;
+mod filter_test;
 mod health;
 mod merge;
 mod replays;
@@ -197,6 +198,11 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
             post("/api/v1/topics/{topic}/regenerateKey"),
             (Admin, Topic),
             topics::regenerate_key,
+        )
+        .add(
+            post("/api/v1/topics/{topic}/testFilter"),
+            (Operate, Topic),
+            filter_test::post,
         )
         .add(get("/api/v1/domains"), (Read, Lists), domains::list)
         .add(put(DOMAIN), (Admin, NewTopic), domains::put)

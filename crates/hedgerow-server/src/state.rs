@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::DeadLetterSettings;
+use hedgerow_core::filter::FilterRules;
 use hedgerow_core::hold::DelayedDeliverySettings;
 use hedgerow_core::limits;
 use hedgerow_core::position::TopicId;
-use hedgerow_core::spec::{ProbationSpec, Profile};
+use hedgerow_core::spec::{FilterLimits, ProbationSpec, Profile};
 use hedgerow_core::text;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{EngineHandle, PublishTopic};
@@ -54,6 +55,10 @@ pub struct App {
     pub probation: ProbationSpec,
     /// `delayedDelivery` of subscriptions that do not say it.
     pub delayed_delivery: DelayedDeliverySettings,
+    /// How filters are understood.
+    pub filter_rules: FilterRules,
+    /// How large they may be.
+    pub filter_limits: FilterLimits,
     /// What the store read and wrote since the server began.
     pub disk_counts: Arc<DiskCounts>,
     /// What was counted since the server began.
@@ -128,6 +133,8 @@ impl App {
             dead_letter_local_default: config.dead_letter.local_default,
             probation: config.probation,
             delayed_delivery: config.delayed_delivery,
+            filter_rules: config.engine.filter_rules,
+            filter_limits: config.engine.filter_limits,
             disk_counts: counted.disk,
             metrics: counted.metrics,
             metrics_options: config.metrics,

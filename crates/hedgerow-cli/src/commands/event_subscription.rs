@@ -7,6 +7,7 @@ mod confirm;
 mod delivery_attribute;
 pub(super) mod settings;
 mod signing;
+mod test_filter;
 mod validate;
 
 use clap::{Args, Subcommand};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use self::advice::advice;
 use self::settings::Settings;
 use self::signing::Rotate;
+use self::test_filter::TestFilter;
 use self::validate::Validate;
 use super::ServerOptions;
 use super::source::SourceTopic;
@@ -67,6 +69,9 @@ enum Action {
     /// Asks an endpoint as its handshake would, and declares nothing: says what each step came to. Exits with 1 unless the
     /// endpoint consents.
     Validate(Validate),
+    /// Tries a filter on a sample event, and declares nothing: says what each clause found. Exits with 1 unless the event is
+    /// wanted.
+    TestFilter(TestFilter),
     /// Lists the subscriptions of a topic.
     List(Source),
     /// Deletes a subscription and everything owed to it.
@@ -310,6 +315,7 @@ impl EventSubscriptionCommand {
                 }
                 Ok(())
             }
+            Action::TestFilter(test) => test.run(&client, format).await,
             Action::Validate(validate) => validate.run(&client, format).await,
             Action::List(source) => {
                 let reply = client.admin(Method::GET, &source.path(), None).await?;

@@ -537,3 +537,37 @@ fn limits_are_set_and_taken_off() {
     let refused = complained(&server.run(&wrong), 2);
     assert!(refused.contains("1 to 10000"), "{refused}");
 }
+
+/// ED-312: the filter of the options, or of a subscription.
+#[test]
+fn filters_are_tried_on_a_sample() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let sample = place.text("sample.json");
+    let event = r#"{"eventType":"Order.Placed","subject":"orders/1","data":{"color":"red"}}"#;
+    std::fs::write(&sample, event).unwrap();
+    let test = [
+        "event-subscription",
+        "test-filter",
+        "--source-resource-id",
+        "orders",
+        "--event",
+        &sample,
+    ];
+    let wanted = ["--advanced-filter", "data.color", "StringIn", "red"];
+    let told = printed(&server.run(&[&test[..], &wanted].concat()));
+    assert!(told.contains(r#"data.color is "red""#), "{told}");
+    let unwanted = ["--subject-begins-with", "invoices/"];
+    let refused = server.run(&[&test[..], &unwanted].concat());
+    let complaint = complained(&refused, 1);
+    assert!(
+        complaint.contains("subjectBeginsWith does not hold"),
+        "{complaint}"
+    );
+    let endpoint = endpoint_with(200);
+    server.subscribe("orders", "billing", &endpoint);
+    printed(&server.run(&[&test[..], &["--name", "billing"]].concat()));
+    let other = server.run(&[&test[..], &["--event-ttl", "5"]].concat());
+    assert!(complained(&other, 1).contains("retryPolicy"));
+}

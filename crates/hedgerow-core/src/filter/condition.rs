@@ -79,6 +79,11 @@ impl Condition {
         }
     }
 
+    /// Whether it looks at the elements of an array.
+    pub(super) const fn looks_into_arrays(&self) -> bool {
+        self.looks_into_arrays
+    }
+
     /// Whether it holds for the value at its key.
     pub(super) fn holds(&self, value: &Value<'_>) -> bool {
         if let Test::IsThere = self.test {

@@ -15,6 +15,7 @@ mod domains;
 mod double_members;
 mod endpoint_limits;
 mod explanation;
+mod filter_test;
 mod filters;
 mod golden;
 mod guard;

@@ -1,0 +1,221 @@
+//! Tries a filter on a sample event, and declares nothing (ED-312): whether it would match, and what each clause says.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use hedgerow_core::event::Event;
+use hedgerow_core::filter::{Clause, ClauseVerdict, Filter, FilterEvent, Found};
+use hedgerow_core::spec::{FilterSpec, InputSchema, TopicSpec};
+use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::{Command, EngineHandle};
+use hedgerow_dialect::event_grid::{PublishError, topic_path};
+use hedgerow_dialect::publish;
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use serde_json::{Map, Value, json};
+
+use super::extract::Names;
+use super::json_body;
+use crate::error::ApiError;
+use crate::state::{App, SharedApp};
+
+pub async fn post(
+    State(app): State<SharedApp>,
+    Names(topic): Names<String>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    let mut body = json_body(&app, request).await?;
+    let engine = app.engine()?;
+    let name = topic.clone();
+    let declared = engine.ask(|answer| Command::Topic { name, answer }).await?;
+    let Some(members) = body.as_object_mut() else {
+        return Err(ApiError::member("", "must be an object"));
+    };
+    let Some(sample) = members.remove("event") else {
+        return Err(ApiError::member("event", "is required: a sample event"));
+    };
+    let filter = filter_of(&app, &engine, &declared.spec, &topic, members).await?;
+    let sample = Sample::new(&declared.spec, sample, app.time())?;
+    let path = topic_path(declared.name.as_str());
+    let event = sample.event(&declared.spec, &path)?;
+    Ok(Json(judge(&app, &filter, &FilterEvent::new(&event, &path))))
+}
+
+/// The filter that a request is about: one that it has, or that of a subscription.
+async fn filter_of(
+    app: &App,
+    engine: &EngineHandle,
+    topic: &TopicSpec,
+    name: &str,
+    members: &Map<String, Value>,
+) -> Result<FilterSpec, ApiError> {
+    const KNOWN: [&str; 3] = ["event", "filter", "eventSubscription"];
+    if let Some(name) = members.keys().find(|name| !KNOWN.contains(&name.as_str())) {
+        let message = format!("is unknown here; known are {}", KNOWN.join(", "));
+        return Err(ApiError::member(name, &message));
+    }
+    let given = |member: &str| members.get(member).filter(|value| !value.is_null());
+    match (given("filter"), given("eventSubscription")) {
+        (Some(_), Some(_)) => Err(ApiError::member(
+            "eventSubscription",
+            "is given beside a filter; one of them is tried",
+        )),
+        (None, Some(Value::String(subscription))) => {
+            let (topic, name) = (name.to_owned(), subscription.clone());
+            let get = |answer| Command::Subscription {
+                topic,
+                name,
+                answer,
+            };
+            let found = engine.ask(get).await?;
+            Ok(found.subscription.declared().filter.clone())
+        }
+        (None, Some(_)) => Err(ApiError::member("eventSubscription", "must be a text")),
+        (filter, None) => {
+            let filter = FilterSpec::check(filter.unwrap_or(&json!({})), "filter")?;
+            app.filter_limits.judge(&filter, "filter")?;
+            filter.check_keys(topic.input_schema, "filter")?;
+            Ok(filter)
+        }
+    }
+}
+
+/// A sample event, as a publish request would have it.
+struct Sample {
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Sample {
+    /// What every event of the schema has and filters seldom look at may be left out.
+    fn new(topic: &TopicSpec, mut sample: Value, now: Timestamp) -> Result<Self, ApiError> {
+        let Some(members) = sample.as_object_mut() else {
+            return Err(ApiError::member("event", "must be an object"));
+        };
+        let time = now.to_string();
+        let defaults: &[(&str, &str)] = match topic.input_schema {
+            InputSchema::EventGridSchema => &[
+                ("id", "sample"),
+                ("subject", "sample"),
+                ("eventTime", &time),
+                ("dataVersion", ""),
+            ],
+            InputSchema::CloudEventSchemaV1_0 => &[
+                ("id", "sample"),
+                ("source", "sample"),
+                ("specversion", "1.0"),
+            ],
+            InputSchema::CustomEventSchema => &[],
+        };
+        for (name, default) in defaults {
+            let member = members.entry(*name).or_insert(Value::Null);
+            if member.is_null() {
+                *member = json!(default);
+            }
+        }
+        let is_cloud = topic.input_schema == InputSchema::CloudEventSchemaV1_0;
+        let (media_type, body) = if is_cloud {
+            ("application/cloudevents+json", sample)
+        } else {
+            ("application/json", json!([sample]))
+        };
+        let headers = [(CONTENT_TYPE, HeaderValue::from_static(media_type))];
+        Ok(Self {
+            headers: headers.into_iter().collect(),
+            body: body.to_string().into_bytes(),
+        })
+    }
+
+    fn event<'s>(&'s self, topic: &'s TopicSpec, path: &'s str) -> Result<Event<'s>, ApiError> {
+        let request = publish::Request {
+            headers: &self.headers,
+            topic,
+            topic_path: path,
+            domain: None,
+        };
+        let read = publish::decode(&self.body, &request, &mut || "sample".to_owned());
+        let published = read.map_err(|error| ApiError::member("event", &told(&error)))?;
+        let event = published.events.into_iter().next();
+        event.ok_or_else(|| ApiError::member("event", "is none"))
+    }
+}
+
+/// What is wrong, and where if it is one member.
+fn told(error: &PublishError) -> String {
+    let details = error.details.iter().map(|detail| detail.message.as_str());
+    let mut told = vec![error.message.as_str()];
+    told.extend(details);
+    told.join(" ")
+}
+
+fn judge(app: &App, spec: &FilterSpec, event: &FilterEvent<'_>) -> Value {
+    let filter = Filter::new(spec, app.filter_rules);
+    let verdicts = filter.verdicts(event);
+    let failed = verdicts.iter().find(|verdict| !verdict.holds);
+    let failed = failed.map(|verdict| verdict.clause.to_string());
+    let declared = spec.to_json();
+    let clauses = verdicts.iter().map(|verdict| shown(verdict, &declared));
+    json!({
+        "matched": failed.is_none(),
+        "failedClause": failed,
+        "clauses": clauses.collect::<Vec<_>>(),
+    })
+}
+
+fn shown(verdict: &ClauseVerdict<'_>, filter: &Value) -> Value {
+    let (subject, declared) = match verdict.clause {
+        // No filter declares it.
+        Clause::DomainTopic => ("the domain topic".to_owned(), &Value::Null),
+        Clause::IncludedEventTypes => {
+            ("the event's type".to_owned(), &filter["includedEventTypes"])
+        }
+        Clause::SubjectBeginsWith => ("the subject".to_owned(), &filter["subjectBeginsWith"]),
+        Clause::SubjectEndsWith => ("the subject".to_owned(), &filter["subjectEndsWith"]),
+        Clause::AdvancedFilters(number) => {
+            let declared = &filter["advancedFilters"][number];
+            (
+                declared["key"].as_str().unwrap_or_default().to_owned(),
+                declared,
+            )
+        }
+    };
+    let (kind, value) = found(&verdict.found);
+    let what = match &verdict.found {
+        Found::Absent => "is not there".to_owned(),
+        Found::Null => "is null".to_owned(),
+        Found::Object => "is an object, which no operator compares".to_owned(),
+        Found::Array {
+            is_looked_into: false,
+            ..
+        } => "is an array, and enableAdvancedFilteringOnArrays is off".to_owned(),
+        Found::Array { comparable, .. } => {
+            format!("is an array with {comparable} values that can be compared")
+        }
+        Found::Text(_) | Found::Number(_) | Found::Bool(_) => format!("is {value}"),
+    };
+    let verb = if verdict.holds {
+        "holds"
+    } else {
+        "does not hold"
+    };
+    json!({
+        "clause": verdict.clause.to_string(),
+        "declared": declared,
+        "holds": verdict.holds,
+        "found": kind,
+        "value": value,
+        "message": format!("{subject} {what}: {} {verb}", verdict.clause),
+    })
+}
+
+/// The kind of a value, and the value itself if it can be shown.
+fn found(found: &Found<'_>) -> (&'static str, Value) {
+    match found {
+        Found::Absent => ("Absent", Value::Null),
+        Found::Null => ("Null", Value::Null),
+        Found::Text(text) => ("Text", json!(text)),
+        Found::Number(text) => ("Number", serde_json::from_str(text).unwrap_or_default()),
+        Found::Bool(value) => ("Bool", json!(value)),
+        Found::Array { .. } => ("Array", Value::Null),
+        Found::Object => ("Object", Value::Null),
+    }
+}
