@@ -10,11 +10,11 @@
 //! Cases are measured in turn, several rounds; the table shows medians. A new row is a new entry in [`cases::CASES`].
 //! What it should come to stands in [`goals::GOALS`] and nowhere else; [`compare`] shows an earlier run beside this one.
 
-mod attempt_log;
 mod backlog;
 mod batches;
 mod cases;
 mod compare;
+mod costs;
 mod crowd;
 mod dead;
 mod events;
@@ -59,9 +59,6 @@ use self::receiver::{Endpoint, Receiver};
 use self::subject::Subject;
 use self::table::Table;
 
-/// What people ask for and no row shows.
-const NOT_MEASURED: &str = "\
-not measured, because it is not built: deliveries of many events in one request; signatures by Standard Webhooks";
 /// More than one in so many rows that tell nothing are worth a warning.
 const NOISY_PART: usize = 4;
 
@@ -82,7 +79,6 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(earlier) = &earlier {
         println!("{}", earlier.beside(&CASES, &table));
     }
-    println!("{NOT_MEASURED}");
     println!("measured in {} s", began.elapsed().as_secs());
     let (noisy, rows) = table.noisy_rows(&CASES);
     if noisy * NOISY_PART > rows {

@@ -9,8 +9,8 @@ use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
 use super::{
-    Bench, Figures, attempt_log, backlog, batches, crowd, dead, explain, held, idle, laggards,
-    matching, next_due, pending, wrk,
+    Bench, Figures, backlog, batches, costs, crowd, dead, explain, held, idle, laggards, matching,
+    next_due, pending, wrk,
 };
 
 /// Subscriptions of the topic with many.
@@ -80,7 +80,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 32] = [
+pub const CASES: [Case; 33] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -186,7 +186,12 @@ pub const CASES: [Case; 32] = [
     once(case(
         "attempt-log",
         "end-to-end-1 with the history of attempts, as usual, and without: deliveries/s",
-        attempt_log::run,
+        costs::history,
+    )),
+    once(case(
+        "signing",
+        "end-to-end-1 with deliveries signed, as in all other rows, and unsigned: deliveries/s",
+        costs::signatures,
     )),
     once(case(
         "next-due",

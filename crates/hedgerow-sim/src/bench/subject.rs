@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::load::{Closed, Target, check_interrupted};
@@ -37,6 +37,8 @@ pub struct Subject {
     address: SocketAddr,
     token: String,
     keys: HashMap<&'static str, String>,
+    /// Whether what is declared from now on has its deliveries signed, as where people run it.
+    pub is_signing: bool,
     life: usize,
 }
 
@@ -63,6 +65,7 @@ impl Subject {
             address,
             token,
             keys: HashMap::new(),
+            is_signing: true,
             life: 0,
         };
         subject.settle()?;
@@ -79,9 +82,7 @@ impl Subject {
         let key = self.runtime.block_on(async {
             let key = api.put_topic(topic).await?;
             for (number, endpoint) in endpoints.iter().enumerate() {
-                let declaration = json!({ "destination": {
-                    "endpointType": "WebHook", "properties": { "endpointUrl": endpoint.url() },
-                }});
+                let declaration = declaration(&endpoint.url(), self.is_signing);
                 api.put_subscription(topic, &name(number), declaration)
                     .await?;
             }
@@ -102,13 +103,10 @@ impl Subject {
         let mut api = self.api();
         self.runtime.block_on(async {
             for (number, endpoint) in endpoints.iter().enumerate() {
-                let declaration = json!({ "destination": {
-                    "endpointType": "WebHook",
-                    "properties": {
-                        "endpointUrl": endpoint.url(), "maxEventsPerBatch": events,
-                        "preferredBatchSizeInKilobytes": 1024,
-                    },
-                }});
+                let mut declaration = declaration(&endpoint.url(), self.is_signing);
+                let properties = &mut declaration["destination"]["properties"];
+                properties["maxEventsPerBatch"] = json!(events);
+                properties["preferredBatchSizeInKilobytes"] = json!(1024);
                 api.put_subscription(topic, &name(number), declaration)
                     .await?;
             }
@@ -127,12 +125,8 @@ impl Subject {
         let mut api = self.api();
         self.runtime.block_on(async {
             for (number, endpoint) in endpoints.iter().enumerate() {
-                let declaration = json!({
-                    "destination": {
-                        "endpointType": "WebHook", "properties": { "endpointUrl": endpoint.url() },
-                    },
-                    "filter": { "subjectBeginsWith": subject_begins_with },
-                });
+                let mut declaration = declaration(&endpoint.url(), self.is_signing);
+                declaration["filter"] = json!({ "subjectBeginsWith": subject_begins_with });
                 api.put_subscription(topic, &name(number), declaration)
                     .await?;
             }
@@ -148,7 +142,7 @@ impl Subject {
         count: usize,
     ) -> Result<(), String> {
         self.declare(topic, &[])?;
-        let url = endpoint.url();
+        let (url, is_signing) = (endpoint.url(), self.is_signing);
         let apis: Vec<Api> = (0..DECLARERS).map(|_| self.api()).collect();
         self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -156,9 +150,7 @@ impl Subject {
                 let url = url.clone();
                 tasks.spawn(async move {
                     for number in (first..count).step_by(DECLARERS) {
-                        let declaration = json!({ "destination": {
-                            "endpointType": "WebHook", "properties": { "endpointUrl": url },
-                        }});
+                        let declaration = declaration(&url, is_signing);
                         api.put_subscription(topic, &name(number), declaration)
                             .await?;
                     }
@@ -380,6 +372,20 @@ fn ticks(stat: &str) -> Duration {
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = times.filter_map(|field| field.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+}
+
+/// A secret of 24 bytes, as receivers' tools make them.
+const SIGNING_SECRET: &str = "whsec_aGVkZ2Vyb3cgYmVuY2htYXJrIGtleSEh";
+
+/// A subscription with an endpoint.
+fn declaration(endpoint_url: &str, is_signing: bool) -> Value {
+    let mut declaration = json!({ "destination": {
+        "endpointType": "WebHook", "properties": { "endpointUrl": endpoint_url },
+    }});
+    if is_signing {
+        declaration["signing"] = json!({ "secret": SIGNING_SECRET });
+    }
+    declaration
 }
 
 fn name(number: usize) -> String {

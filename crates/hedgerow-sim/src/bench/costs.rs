@@ -1,5 +1,5 @@
-//! What the history of attempts costs: single events in and out by two servers in turn, one that keeps it, as people run it,
-//! and one that does not.
+//! What it costs that attempts are remembered and deliveries signed, as where people run it: single events in and out by two
+//! servers in turn, one with it and one without.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::load::{Backlog, Closed};
 use super::subject::{Subject, measured};
 use super::{Bench, Figures};
 
-const OFF: &str = "\n[history]\nenabled = false\n";
+const NO_HISTORY: &str = "\n[history]\nenabled = false\n";
 
 /// What one load came to.
 struct Cost {
@@ -16,14 +16,24 @@ struct Cost {
     cpu_us: f64,
 }
 
-/// Measures it.
-pub fn run(bench: &mut Bench) -> Result<Figures, String> {
-    let endpoints = bench.endpoints(ONE_TOPIC).to_vec();
-    let mut subjects = Vec::new();
-    for (name, settings) in [("history-on", ""), ("history-off", OFF)] {
-        let mut subject = bench.own_subject(name, settings)?;
-        subject.declare(ONE_TOPIC, &endpoints)?;
-        subjects.push(subject);
+/// That of the history of attempts.
+pub fn history(bench: &mut Bench) -> Result<Figures, String> {
+    let with = bench.own_subject("history-on", "")?;
+    let without = bench.own_subject("history-off", NO_HISTORY)?;
+    compare(bench, [with, without])
+}
+
+/// That of signatures by Standard Webhooks.
+pub fn signatures(bench: &mut Bench) -> Result<Figures, String> {
+    let with = bench.own_subject("signed", "")?;
+    let mut without = bench.own_subject("unsigned", "")?;
+    without.is_signing = false;
+    compare(bench, [with, without])
+}
+
+fn compare(bench: &Bench, mut subjects: [Subject; 2]) -> Result<Figures, String> {
+    for subject in &mut subjects {
+        subject.declare(ONE_TOPIC, bench.endpoints(ONE_TOPIC))?;
     }
     let time = bench.options.size.time;
     for subject in &subjects {
