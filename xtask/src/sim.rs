@@ -105,7 +105,10 @@ fn awake(fault: &Mutant) -> Mutant {
 
 /// Builds the simulator and says where it is.
 fn build(workspace: &Workspace) -> Result<PathBuf, Failure> {
-    shell::run(workspace.cargo(["build", "-p", "hedgerow-simulator"]))?;
+    let mut build = workspace.cargo(["build", "-p", "hedgerow-simulator"]);
+    // The copy has a folder of its own.
+    build.env("CARGO_TARGET_DIR", &workspace.target);
+    shell::run(build)?;
     let name = format!("hedgerow-simulator{EXE_SUFFIX}");
     Ok(workspace.target.join("debug").join(name))
 }
