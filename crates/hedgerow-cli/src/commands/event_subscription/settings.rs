@@ -145,11 +145,11 @@ pub(super) struct Settings {
 impl Settings {
     /// The declaration of what is given, and of nothing else. As a change, `null` takes a member back to its default.
     pub fn declare(self, endpoint: Option<String>) -> Result<Value, Failure> {
-        let mut body = json!({});
+        let mut body = self.signing();
         let held_and_tried = self.held_and_tried();
         let attributes = self.delivery_attributes.to_json()?;
-        let attributes = ("deliveryAttributeMappings", attributes);
-        for (name, value) in self.webhook(endpoint).into_iter().chain([attributes]) {
+        let webhook = self.webhook(endpoint).into_iter();
+        for (name, value) in webhook.chain([("deliveryAttributeMappings", attributes)]) {
             if let Some(value) = value {
                 body["destination"]["endpointType"] = json!("WebHook");
                 body["destination"]["properties"][name] = value;
@@ -239,18 +239,20 @@ impl Settings {
         if let Some(time) = self.expiration_date {
             body["expirationTimeUtc"] = expiration(&time);
         }
-        if let Some(secret) = self.signing_secret {
-            // The one before it goes with the one that it belongs to.
-            body["signing"] = match secret.as_str() {
-                "" => Value::Null,
-                secret => json!({ "secret": secret, "previousSecret": null,
-                    "previousSecretValidUntil": null }),
-            };
-        }
         if let Some(labels) = self.labels {
             body["labels"] = json!(labels);
         }
         Ok(body)
+    }
+
+    /// What is given of signatures. The secret before goes with the one that it belongs to.
+    fn signing(&self) -> Value {
+        match self.signing_secret.as_deref() {
+            None => json!({}),
+            Some("") => json!({ "signing": null }),
+            Some(secret) => json!({ "signing": { "secret": secret, "previousSecret": null,
+                "previousSecretValidUntil": null } }),
+        }
     }
 
     /// What is given of the endpoint: a member of its properties, and its value.
