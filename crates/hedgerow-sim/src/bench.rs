@@ -77,7 +77,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     print!("\n{}", table.to_text(&CASES));
     println!("\n{}", goals::to_text(&table));
     if let Some(earlier) = &earlier {
-        println!("{}", earlier.beside(&CASES, &table));
+        println!("{}", earlier.beside(&CASES, &table, &bench.options.about()));
     }
     println!("measured in {} s", began.elapsed().as_secs());
     let (noisy, rows) = table.noisy_rows(&CASES);

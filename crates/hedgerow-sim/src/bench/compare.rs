@@ -59,7 +59,8 @@ impl Earlier {
     }
 
     /// The two runs, figure by figure. What did not leave the spread of both is shown only for the figures that matter.
-    pub fn beside(&self, cases: &[Case], table: &Table) -> String {
+    /// `about` is how the one of now was measured.
+    pub fn beside(&self, cases: &[Case], table: &Table, about: &Value) -> String {
         let mut text = format!(
             "{:<22}{:<30}{:>14}{:>14}{:>9}  {}\n",
             "beside the earlier", "figure", "earlier", "now", "ratio", "verdict"
@@ -67,6 +68,16 @@ impl Earlier {
         if let Some(why) = self.0["void"].as_str() {
             writeln!(text, "the earlier run is {why}").expect("writing to a String cannot fail");
         }
+        let otherwise = self.otherwise(about);
+        if !otherwise.is_empty() {
+            writeln!(
+                text,
+                "the earlier run was measured otherwise, so that a change may be of that: {}",
+                otherwise.join(", ")
+            )
+            .expect("writing to a String cannot fail");
+        }
+        let mut is_any_in_both = false;
         for case in cases {
             for (figure, _) in table.figures(case.name) {
                 let (Some(earlier), Some(now)) = (
@@ -75,6 +86,7 @@ impl Earlier {
                 ) else {
                     continue;
                 };
+                is_any_in_both = true;
                 let is_goal = GOALS
                     .iter()
                     .any(|goal| (goal.case, goal.figure) == (case.name, figure));
@@ -102,7 +114,20 @@ impl Earlier {
                 .expect("writing to a String cannot fail");
             }
         }
+        if !is_any_in_both {
+            text.push_str("nothing was measured in both runs\n");
+        }
         text
+    }
+
+    /// What the earlier run says of itself that is otherwise in the run of now.
+    fn otherwise(&self, about: &Value) -> Vec<String> {
+        let now = about.as_object().into_iter().flatten();
+        now.filter_map(|(name, now)| {
+            let earlier = self.0["run"].get(name)?;
+            (earlier != now).then(|| format!("{name} {earlier}, now {now}"))
+        })
+        .collect()
     }
 }
 
@@ -202,7 +227,7 @@ mod tests {
             table.add("ingest-256", "others_cores", 1.0);
             table.add("ingest-64", "rate", rate);
         }
-        let text = earlier.beside(&CASES, &table);
+        let text = earlier.beside(&CASES, &table, &json!({ "rounds": 3 }));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
         let cells: Vec<&str> = lines[1].split_whitespace().collect();
@@ -221,6 +246,28 @@ mod tests {
                 "machine"
             ]
         );
+    }
+
+    #[test]
+    fn runs_that_cannot_be_compared_say_so() {
+        let earlier = Earlier(
+            json!({ "version": 1, "run": { "rounds": 3, "pending": 1_000_000 }, "cases": [
+                { "name": "raw-log", "figures": {
+                    "rate": { "median": 1.0, "min": 1.0, "max": 1.0 },
+                }},
+            ]}),
+        );
+        let mut table = Table::default();
+        table.add("ingest-64", "rate", 1.0);
+        let about = json!({ "rounds": 3, "pending": 40_000 });
+        let text = earlier.beside(&CASES, &table, &about);
+        assert!(text.contains("pending 1000000, now 40000"), "{text}");
+        assert!(!text.contains("rounds"), "{text}");
+        assert!(text.contains("nothing was measured in both runs"), "{text}");
+        table.add("raw-log", "rate", 1.0);
+        let text = earlier.beside(&CASES, &table, &earlier.0["run"]);
+        assert!(!text.contains("otherwise"), "{text}");
+        assert!(!text.contains("nothing was"), "{text}");
     }
 
     #[test]
