@@ -41,7 +41,7 @@ mod wrk;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -67,9 +67,12 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = Options::read(arguments)?;
     end_on_interrupt()?;
     let mut bench = Bench::start(options)?;
-    // Before anything is measured: a file that cannot be read is better known now.
+    // Before anything is measured: a file that cannot be read or written is better known now.
     let compare = bench.options.compare.as_deref();
     let earlier = compare.map(Earlier::read).transpose()?;
+    if let Some(path) = &bench.options.json {
+        can_be_written(path)?;
+    }
     let mut table = Table::default();
     let began = Instant::now();
     let measured = bench.measure(&mut table);
@@ -99,6 +102,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         goals::check(&table)?;
     }
     Ok(())
+}
+
+/// Fails when nobody may write to the file, and leaves what is in it: that may be the earlier run.
+fn can_be_written(path: &Path) -> Result<(), String> {
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    opened
+        .map(drop)
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The figures of one case in one round.
@@ -290,4 +301,20 @@ fn end_on_interrupt() -> Result<(), String> {
         })
         .map_err(|error| format!("no thread for signals: {error}"))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_a_file_can_be_written_is_known_before_and_changes_nothing_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run.json");
+        fs::write(&path, "earlier").unwrap();
+        assert_eq!(can_be_written(&path), Ok(()));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "earlier");
+        assert!(can_be_written(directory.path()).is_err());
+        assert!(can_be_written(&directory.path().join("missing").join("run.json")).is_err());
+    }
 }
