@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::cases::CASES;
+
 /// How much of everything there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
@@ -142,7 +144,7 @@ impl Options {
                         "--directory" => directory = Some(PathBuf::from(value)),
                         "--json" => json = Some(PathBuf::from(value)),
                         "--compare" => compare = Some(PathBuf::from(value)),
-                        "--only" => only = value.split(',').map(str::to_owned).collect(),
+                        "--only" => only = parts(value)?,
                         _ => numbers.push((name, positive(name, value)?)),
                     }
                 }
@@ -263,6 +265,19 @@ impl Options {
     }
 }
 
+/// Parts of names of cases, each of them in at least one: nobody wants to measure nothing.
+fn parts(value: &str) -> Result<Vec<String>, String> {
+    for part in value.split(',') {
+        if part.is_empty() || !CASES.iter().any(|case| case.name.contains(part)) {
+            let names = CASES.map(|case| case.name).join(", ");
+            return Err(format!(
+                "--only: no case has \"{part}\" in its name; the cases are {names}"
+            ));
+        }
+    }
+    Ok(value.split(',').map(str::to_owned).collect())
+}
+
 fn positive(name: &str, value: &str) -> Result<u64, String> {
     match value.parse() {
         Ok(number) if number > 0 => Ok(number),
@@ -327,6 +342,10 @@ mod tests {
             "--quick --full",
             "--many 3",
             "--rounds x",
+            "--only nonsense",
+            "--only raw-log,nonsense",
+            "--only raw-log,",
+            "--only ,",
         ] {
             assert!(read(line).is_err(), "{line}");
         }
