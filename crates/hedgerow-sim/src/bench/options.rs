@@ -94,9 +94,10 @@ const STORE_BYTES: u64 = 8 << 30;
 impl Size {
     /// What the largest case takes of the disk.
     fn disk_bytes(&self) -> u64 {
-        let waiting = self.pending.max(self.held).max(self.dead) * WAITING_EVENT_BYTES;
-        let forgotten = (self.explain * EVENT_BYTES).min(STORE_BYTES);
-        waiting.max(forgotten) + BESIDES_BYTES
+        let waits = self.pending.max(self.held).max(self.dead);
+        let waiting = waits.saturating_mul(WAITING_EVENT_BYTES);
+        let forgotten = self.explain.saturating_mul(EVENT_BYTES).min(STORE_BYTES);
+        waiting.max(forgotten).saturating_add(BESIDES_BYTES)
     }
 }
 
@@ -324,6 +325,10 @@ mod tests {
         options.size.pending = 1 << 48;
         let failure = options.check_room().unwrap_err();
         assert!(failure.contains("GiB are free"), "{failure}");
+        for option in ["--pending", "--dead"] {
+            let most = read(&format!("{option} {} --directory {path}", u64::MAX)).unwrap();
+            assert!(most.check_room().is_err(), "{option}");
+        }
     }
 
     #[test]
