@@ -10,6 +10,8 @@ use crate::shell::{self, Workspace};
 
 /// What is looked at when nothing else is asked for: single events in and out.
 const LOAD: &str = "deliver";
+/// The loads that there are, in hedgerow-sim: a wrong name is better known before that is built.
+const LOADS: [&str; 4] = ["ingest", "ingest-arrays", "deliver", "deliver-arrays"];
 /// Without them `perf` sees the innermost call only.
 const FLAGS: &str = "-C force-frame-pointers=yes";
 
@@ -23,6 +25,13 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let seconds = options.number::<u64>("seconds")?;
     if seconds == Some(0) {
         return Err("--seconds counts from 1".to_owned());
+    }
+    let load = options.text("load").unwrap_or(LOAD);
+    if !LOADS.contains(&load) {
+        return Err(format!(
+            "--load is one of {}, not \"{load}\"",
+            LOADS.join(", ")
+        ));
     }
     if !shell::succeeds(Command::new("perf").arg("--version")) {
         return Err(
@@ -39,7 +48,6 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
         .env("RUSTFLAGS", FLAGS);
     shell::run(build)?;
     let program = |name: &str| target.join("release").join(format!("{name}{EXE_SUFFIX}"));
-    let load = options.text("load").unwrap_or(LOAD);
     let mut profile = Command::new(program("hedgerow-sim"));
     profile.arg("profile").args(["--load", load]);
     profile.arg("--binary").arg(program("hedgerow"));
@@ -55,4 +63,23 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
         None => profile.arg(target.join(format!("{load}.svg"))),
     };
     shell::run(profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_loads_are_those_of_the_program_that_makes_them() {
+        let root = Workspace::find().unwrap().root;
+        let source = root.join("crates/hedgerow-sim/src/bench/profile.rs");
+        let text = fs::read_to_string(source).unwrap();
+        let names: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","))
+            .collect();
+        assert_eq!(names, LOADS);
+    }
 }
