@@ -74,7 +74,12 @@ fn unknown(argument: &str, accepted: Accepted<'_>) -> Failure {
         .flags
         .iter()
         .map(|flag| format!("--{flag}"))
-        .chain(accepted.values.iter().map(|value| format!("--{value} N")))
+        .chain(
+            accepted
+                .values
+                .iter()
+                .map(|value| format!("--{value} VALUE")),
+        )
         .collect();
     if names.is_empty() {
         return format!("\"{argument}\" is not expected: this command takes no options");

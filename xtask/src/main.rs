@@ -38,6 +38,9 @@ struct Command {
     run: fn(&Workspace, &[String]) -> Result<(), Failure>,
 }
 
+/// Options that are longer than this do not stand in the list of commands.
+const OPTIONS_WIDTH: usize = 40;
+
 const COMMANDS: [Command; 13] = [
     Command {
         name: "setup",
@@ -95,8 +98,9 @@ const COMMANDS: [Command; 13] = [
     },
     Command {
         name: "bench",
-        options: "[--quick | --full] [--check] [--compare FILE] ...",
-        about: "measures the server beside bare HTTP and a bare log",
+        options: "[--quick | --full | --smoke] [--check] [--json FILE] [--compare FILE] [--only NAMES] [--seconds N] [--rounds N] \
+                  [--pending N] [--dead N] [--explain N] [--deletes N] [--idle N]",
+        about: "measures the server beside bare HTTP and a bare log; CONTRIBUTING.md says what each option does",
         run: bench::run,
     },
     Command {
@@ -125,7 +129,7 @@ fn main() -> ExitCode {
         print!("{}", listing());
         return ExitCode::SUCCESS;
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
+    if name == "help" || is_help(name) {
         print!("{}", listing());
         return ExitCode::SUCCESS;
     }
@@ -133,6 +137,11 @@ fn main() -> ExitCode {
         eprintln!("error: there is no command \"{name}\"\n\n{}", listing());
         return ExitCode::from(2);
     };
+    // What follows may be for another program, as with `clients`; the first is for this one.
+    if rest.first().is_some_and(|first| is_help(first)) {
+        print!("{}", usage(command));
+        return ExitCode::SUCCESS;
+    }
     match Workspace::find().and_then(|workspace| (command.run)(&workspace, rest)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -140,6 +149,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_help(argument: &str) -> bool {
+    matches!(argument, "--help" | "-h")
+}
+
+/// How one command is called, as `--help` after it prints it.
+fn usage(command: &Command) -> String {
+    let line = format!("Usage: cargo xtask {} {}", command.name, command.options);
+    format!("{}\n\n{}\n", line.trim_end(), command.about)
 }
 
 /// The list of commands, as `cargo xtask` alone prints it.
@@ -152,15 +171,22 @@ fn listing() -> String {
         ..
     } in &COMMANDS
     {
+        // One that takes many options is shown in full by `--help` after it.
+        let options = if options.len() > OPTIONS_WIDTH {
+            "[OPTIONS]"
+        } else {
+            options
+        };
         let usage = format!("{name} {options}");
         writeln!(text, "  {usage:<50}{about}").expect("writing to a String cannot fail");
     }
+    text.push_str("\n`cargo xtask COMMAND --help` shows one command with all of its options.\n");
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, listing};
+    use super::{COMMANDS, listing, usage};
 
     #[test]
     fn the_listing_names_every_command() {
@@ -169,6 +195,12 @@ mod tests {
             assert!(
                 listing.contains(&format!("  {} ", command.name)),
                 "{listing}"
+            );
+            let usage = usage(command);
+            let line = format!("Usage: cargo xtask {}", command.name);
+            assert!(
+                usage.starts_with(&line) && usage.contains(command.options),
+                "{usage}"
             );
         }
     }
