@@ -164,6 +164,12 @@ async fn subscriptions_are_made_shown_updated_and_deleted() {
             "state": "Healthy", "cause": null, "level": 0, "since": null, "until": null,
             "nextTrial": null, "held": 0,
         },
+        "limits": {
+            "openAttempts": 0, "maxConcurrency": null, "maxRequestsPerSecond": null, "notBefore": null,
+            "endpoint": {
+                "openAttempts": 0, "openAttemptsLimit": 16, "slowAttempts": 0, "slowAttemptsLimit": 16,
+            },
+        },
     });
     assert_eq!(shown["status"], status);
 

@@ -45,14 +45,14 @@ async fn limits_are_declared_shown_and_kept() {
     assert_eq!(status["limits"]["endpoint"]["openAttemptsLimit"], 16);
     let explained = "/api/v1/events/3/explanation";
     let waits = |answer: &Value| {
-        answer.pointer("/value/0/deliveries/0/waitingFor") == Some(&json!("MaxConcurrency"))
+        answer.pointer("/value/0/eventSubscriptions/0/waitingFor") == Some(&json!("MaxConcurrency"))
     };
     let explained = server.list_until(explained, waits).await;
-    let delivery = &explained["value"][0]["deliveries"][0];
+    let delivery = &explained["value"][0]["eventSubscriptions"][0];
     assert_eq!(delivery["openAttemptsLimit"], 2);
     let metrics = server.admin("GET", "/metrics", Value::Null).await;
     let limit = |limit: &str, count: u32| {
-        let labels = r#"topic="orders",event_subscription="billing""#;
+        let labels = r#"topic="orders",event_subscription_name="billing""#;
         format!("hedgerow_subscription_limit{{{labels},limit=\"{limit}\"}} {count}\n")
     };
     for line in [
