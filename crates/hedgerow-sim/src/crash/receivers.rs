@@ -155,6 +155,9 @@ async fn receive(
     if let Some(consent) = consent(&head.headers, &body) {
         return Ok(consent);
     }
+    if is_deletion_notice(&head.headers) {
+        return Ok(answer(200));
+    }
     let (id, known) = match check(shared.seed, &SUBSCRIPTIONS[index], &head.headers, &body) {
         Ok(checked) => checked,
         Err(error) => {
@@ -191,6 +194,13 @@ fn consent(headers: &HeaderMap, body: &[u8]) -> Option<Response<Full<Bytes>>> {
     let code = &events[0]["data"]["validationCode"];
     let body = serde_json::json!({ "validationResponse": code }).to_string();
     Some(Response::new(Full::from(body)))
+}
+
+/// Whether it tells of the end of a subscription (ED-171) and is no event that somebody published.
+fn is_deletion_notice(headers: &HeaderMap) -> bool {
+    headers
+        .get("aeg-event-type")
+        .is_some_and(|kind| kind == "SubscriptionDeletion")
 }
 
 fn answer(status: u16) -> Response<Full<Bytes>> {
