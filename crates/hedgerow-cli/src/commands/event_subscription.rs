@@ -5,6 +5,7 @@ pub mod advanced_filter;
 mod advice;
 mod confirm;
 mod delivery_attribute;
+mod repeated;
 pub(super) mod settings;
 mod signing;
 mod test_filter;

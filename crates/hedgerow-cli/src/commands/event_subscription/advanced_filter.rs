@@ -3,13 +3,11 @@
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use hedgerow_core::spec::{OperandKind, Operator};
 use serde_json::{Map, Value, json};
 
+use super::repeated::{Repeated, RepeatedOption};
 use crate::failure::Failure;
-
-const ID: &str = "advanced_filter";
 
 /// Stands before a word that begins with a minus and is no option. No argument of a program has this sign.
 const NO_OPTION: char = '\0';
@@ -35,59 +33,22 @@ pub fn with_ranges(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     shielded.collect()
 }
 
-/// The words of each time that the option was given; `None` if it was not.
-#[derive(Debug, Default)]
-pub struct AdvancedFilters(Option<Vec<Vec<String>>>);
+/// The filters that were given.
+pub type AdvancedFilters = Repeated<AdvancedFilter>;
 
-impl AdvancedFilters {
-    /// The filters, one after another; `null` if the option was given without words. `None` if it was not given.
-    pub fn to_json(&self) -> Result<Option<Value>, Failure> {
-        let Some(groups) = &self.0 else {
-            return Ok(None);
-        };
-        let given = groups.iter().filter(|words| !words.is_empty());
-        let filters: Vec<Value> = given.map(|words| one(words)).collect::<Result<_, _>>()?;
-        Ok(Some(if filters.is_empty() {
-            Value::Null
-        } else {
-            Value::Array(filters)
-        }))
-    }
-}
+/// One filter.
+#[derive(Debug)]
+pub enum AdvancedFilter {}
 
-/// By hand, because the words of each time belong together.
-impl Args for AdvancedFilters {
-    fn augment_args(command: Command) -> Command {
-        let help = "Only events for which this holds: a key, an operator and its values, as in `data.color StringIn red blue`. \
-                    May be given several times; all must hold. Without a value, no such filter";
-        command.arg(
-            Arg::new(ID)
-                .long("advanced-filter")
-                .value_name("KEY OPERATOR VALUES")
-                .num_args(0..)
-                .action(ArgAction::Append)
-                .allow_negative_numbers(true)
-                .help(help),
-        )
-    }
+impl RepeatedOption for AdvancedFilter {
+    const NAME: &'static str = "advanced-filter";
+    const WORDS: &'static str = "KEY OPERATOR VALUES";
+    const HELP: &'static str = "Only events for which this holds: a key, an operator and its values, as in `data.color StringIn \
+        red blue`. May be given several times; all must hold. Without a value, no such filter";
 
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for AdvancedFilters {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let times = matches.get_occurrences::<String>(ID);
-        Ok(Self(times.map(|times| {
-            let word = |word: &String| word.trim_start_matches(NO_OPTION).to_owned();
-            times.map(|words| words.map(word).collect()).collect()
-        })))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn read(words: &[String]) -> Result<Value, Failure> {
+        let words = words.iter().map(|word| word.trim_start_matches(NO_OPTION));
+        one(&words.map(str::to_owned).collect::<Vec<_>>())
     }
 }
 

@@ -1,66 +1,27 @@
 //! `--delivery-attribute-mapping NAME TYPE VALUE`, as the vendor's command line spells it (ED-143). What may be declared the
 //! server says; here is only how it is spelled as words.
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Value, json};
 
+use super::repeated::{Repeated, RepeatedOption};
 use crate::failure::Failure;
 
-const ID: &str = "delivery_attribute_mapping";
+/// The mappings that were given.
+pub type DeliveryAttributes = Repeated<DeliveryAttribute>;
 
-/// The words of each time that the option was given; `None` if it was not.
-#[derive(Debug, Default)]
-pub struct DeliveryAttributes(Option<Vec<Vec<String>>>);
+/// One mapping.
+#[derive(Debug)]
+pub enum DeliveryAttribute {}
 
-impl DeliveryAttributes {
-    /// The mappings, one after another; `null` if the option was given without words. `None` if it was not given.
-    pub fn to_json(&self) -> Result<Option<Value>, Failure> {
-        let Some(groups) = &self.0 else {
-            return Ok(None);
-        };
-        let given = groups.iter().filter(|words| !words.is_empty());
-        let mappings: Vec<Value> = given.map(|words| one(words)).collect::<Result<_, _>>()?;
-        Ok(Some(if mappings.is_empty() {
-            Value::Null
-        } else {
-            Value::Array(mappings)
-        }))
-    }
-}
+impl RepeatedOption for DeliveryAttribute {
+    const NAME: &'static str = "delivery-attribute-mapping";
+    const WORDS: &'static str = "NAME TYPE VALUE";
+    const HELP: &'static str = "A header of what is sent: `NAME Static VALUE [IS-SECRET]`, or `NAME Dynamic KEY` for the value \
+        that an event has at a key such as `data.system`. May be given up to 10 times; all of them take the place of those \
+        before. Without a value, none. The mask that `show` prints keeps a secret";
 
-/// By hand, because the words of each time belong together.
-impl Args for DeliveryAttributes {
-    fn augment_args(command: Command) -> Command {
-        let help = "A header of what is sent: `NAME Static VALUE [IS-SECRET]`, or `NAME Dynamic KEY` for the value that an \
-                    event has at a key such as `data.system`. May be given up to 10 times; all of them take the place of \
-                    those before. Without a value, none. The mask that `show` prints keeps a secret";
-        command.arg(
-            Arg::new(ID)
-                .long("delivery-attribute-mapping")
-                .value_name("NAME TYPE VALUE")
-                .num_args(0..)
-                .action(ArgAction::Append)
-                .allow_negative_numbers(true)
-                .help(help),
-        )
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for DeliveryAttributes {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let times = matches.get_occurrences::<String>(ID);
-        Ok(Self(times.map(|times| {
-            times.map(|words| words.cloned().collect()).collect()
-        })))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
+    fn read(words: &[String]) -> Result<Value, Failure> {
+        one(words)
     }
 }
 
