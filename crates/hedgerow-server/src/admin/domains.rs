@@ -7,12 +7,13 @@ use hedgerow_core::spec::TopicSpec;
 use hedgerow_delivery::command::Command;
 use hedgerow_delivery::domain_topics::{DomainTopicInfo, DomainTopicPage, DomainTopicQuery};
 use hedgerow_dialect::event_grid::{domain_path, domain_topic_path};
+use hedgerow_store::catalog::Topic;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::extract::{Bearer, Names, PageQuery, Source};
 use super::json_body;
-use super::topics::{declare, shown};
+use super::topics::{declare, listed};
 use crate::error::ApiError;
 use crate::state::SharedApp;
 
@@ -29,16 +30,7 @@ pub async fn list(
     State(app): State<SharedApp>,
     Bearer(grant): Bearer,
 ) -> Result<Json<Value>, ApiError> {
-    let topics = app
-        .engine()?
-        .ask(|answer| Command::Topics { answer })
-        .await?;
-    let value: Vec<Value> = topics
-        .iter()
-        .filter(|topic| topic.is_domain() && grant.reaches(topic.name.as_str()))
-        .map(|topic| shown(topic, &app.public_url))
-        .collect();
-    Ok(Json(json!({ "value": value })))
+    listed(&app, &grant, Topic::is_domain).await
 }
 
 pub async fn topics(

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::extract::{Bearer, Names, Source};
 use super::{json_body, shown_warning};
+use crate::access::Grant;
 use crate::error::ApiError;
 use crate::public_url::PublicUrl;
 use crate::state::{App, SharedApp};
@@ -60,13 +61,22 @@ pub async fn list(
     State(app): State<SharedApp>,
     Bearer(grant): Bearer,
 ) -> Result<Json<Value>, ApiError> {
+    listed(&app, &grant, |topic| !topic.is_domain()).await
+}
+
+/// What is shown of topics of one kind that somebody may see.
+pub(super) async fn listed(
+    app: &App,
+    grant: &Grant,
+    is_wanted: impl Fn(&Topic) -> bool,
+) -> Result<Json<Value>, ApiError> {
     let topics = app
         .engine()?
         .ask(|answer| Command::Topics { answer })
         .await?;
     let value: Vec<Value> = topics
         .iter()
-        .filter(|topic| !topic.is_domain() && grant.reaches(topic.name.as_str()))
+        .filter(|topic| is_wanted(topic) && grant.reaches(topic.name.as_str()))
         .map(|topic| shown(topic, &app.public_url))
         .collect();
     Ok(Json(json!({ "value": value })))
