@@ -331,6 +331,7 @@ pub(crate) fn post(
         content: sent,
         traceparent,
         custom,
+        is_signed: plan.signer.is_some(),
     });
     if let Some(signer) = &plan.signer {
         // Each attempt has its own time, and it is the one that receivers have (FC-13).

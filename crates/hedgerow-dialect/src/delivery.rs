@@ -12,5 +12,5 @@ pub use batch::{BatchBody, CommonText, event_bytes_min};
 pub use body::{Form, body, form};
 pub use custom::{CustomHeaders, ResolvedHeaders, Unusable};
 pub use headers::{Content, DeliveryHeaders, headers, system_id};
-pub use signature::{SIGNATURE_HEADERS, Signer, batch_id};
+pub use signature::{Signer, batch_id};
 pub use trace::next_traceparent;

@@ -141,6 +141,7 @@ fn request(inputs: &mut Inputs, schema: DeliverySchema) {
         },
         traceparent: None,
         custom: &ResolvedHeaders::none(),
+        is_signed: false,
     });
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;

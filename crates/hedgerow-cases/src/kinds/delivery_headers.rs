@@ -93,6 +93,7 @@ pub fn judge(case: &Case) -> Result<Run, String> {
         content,
         traceparent: None,
         custom: &ResolvedHeaders::none(),
+        is_signed: false,
     });
     let headers: Map<String, Value> = headers
         .iter()

@@ -9,6 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USE
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::ResolvedHeaders;
+use super::signature::SIGNATURE_HEADERS;
 
 /// What the headers of a delivery depend on.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +31,8 @@ pub struct DeliveryHeaders<'a> {
     /// Those that the subscription adds, the same for all events. One takes the place of a header by its name that is not
     /// Hedgerow's own, such as `user-agent` (ED-147).
     pub custom: &'a ResolvedHeaders,
+    /// Whether [`Signer::sign`](super::Signer::sign) adds to them: there is room for what it adds then.
+    pub is_signed: bool,
 }
 
 /// What is in a body.
@@ -77,7 +80,13 @@ pub fn headers(delivery: &DeliveryHeaders<'_>) -> HeaderMap {
         delivery.subscription_name.to_owned()
     };
     let fixed = HeaderValue::from_static;
-    let mut headers = HeaderMap::with_capacity(HEADERS_MAX + delivery.custom.len());
+    let signature = if delivery.is_signed {
+        SIGNATURE_HEADERS
+    } else {
+        0
+    };
+    let count = HEADERS_MAX + delivery.custom.len() + signature;
+    let mut headers = HeaderMap::with_capacity(count);
     headers.insert(
         CONTENT_TYPE,
         fixed(content_type(delivery.schema, delivery.content.is_batch())),

@@ -34,7 +34,7 @@ struct Key {
 }
 
 /// How many headers a signature is.
-pub const SIGNATURE_HEADERS: usize = 3;
+pub(super) const SIGNATURE_HEADERS: usize = 3;
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");

@@ -146,6 +146,7 @@ fn delivery(schema: DeliverySchema, content: Content<'_>) -> DeliveryHeaders<'_>
         content,
         traceparent: None,
         custom: &NO_HEADERS,
+        is_signed: false,
     }
 }
 
