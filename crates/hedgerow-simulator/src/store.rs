@@ -99,6 +99,13 @@ impl Store for WatchedStore {
         Ok(appending)
     }
 
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        self.check()?;
+        let appending = self.log.append_own(topic, events)?;
+        self.queued.notify_one();
+        Ok(appending)
+    }
+
     fn journal(&self, record: Record) -> Result<(), StoreError> {
         self.check()?;
         self.log.journal(record.clone())?;

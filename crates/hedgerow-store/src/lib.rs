@@ -71,9 +71,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Queues events that the server itself publishes, behind everything queued so far, as [`Store::journal`] does a record: they
     /// belong to what the records behind them say, and are not refused at the watermark. Few and small ones.
-    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
-        self.append(topic, events)
-    }
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError>;
 
     /// Queues a record behind everything queued so far. Does not block, and is not refused at the watermark: room is
     /// kept for it. Whoever must know that it is durable sees it come back from [`Store::groups`]. Never called with

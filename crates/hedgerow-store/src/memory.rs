@@ -339,6 +339,11 @@ impl Store for MemoryStore {
         Ok(appending)
     }
 
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        // It has no watermark.
+        self.append(topic, events)
+    }
+
     fn journal(&self, record: Record) -> Result<(), StoreError> {
         if let Some((_, taken)) = &mut self.lock().record_room {
             let mut frame = Vec::new();

@@ -66,6 +66,10 @@ impl Store for Shelf {
         self.inner.append(topic, events)
     }
 
+    fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        self.inner.append_own(topic, events)
+    }
+
     fn journal(&self, record: Record) -> Result<(), StoreError> {
         self.inner.journal(record)
     }
