@@ -3,7 +3,7 @@
 //! A notice is best effort: one request, whose answer nobody looks at. It is made once the deletion is durable, of what the
 //! catalog says before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ use crate::source::source_path;
 
 /// When subscriptions go, and notices of those that went.
 pub(super) struct Departures {
-    /// When each goes that has a time.
+    /// When each goes that has a time, and the same in the order of time.
+    of: HashMap<SubscriptionId, Timestamp>,
     times: BTreeSet<(Timestamp, SubscriptionId)>,
     /// Notices of those that go with the change that is being followed.
     leaving: Vec<Notice>,
@@ -48,6 +49,7 @@ struct Notice {
 impl Default for Departures {
     fn default() -> Self {
         Self {
+            of: HashMap::new(),
             times: BTreeSet::new(),
             leaving: Vec::new(),
             sending: Arc::new(Semaphore::new(limits::DELETION_NOTICES_MAX)),
@@ -61,23 +63,30 @@ impl Departures {
     pub(super) fn next(&self) -> Option<Timestamp> {
         self.times.first().map(|(at, _)| *at)
     }
+
+    /// A subscription is gone.
+    pub(super) fn forget(&mut self, id: SubscriptionId) {
+        self.set(id, None);
+    }
+
+    fn set(&mut self, id: SubscriptionId, at: Option<Timestamp>) {
+        let before = match at {
+            Some(at) => self.of.insert(id, at),
+            None => self.of.remove(&id),
+        };
+        if let Some(before) = before {
+            self.times.remove(&(before, id));
+        }
+        self.times.extend(at.map(|at| (at, id)));
+    }
 }
 
 impl Engine {
     /// Takes note of when a subscription goes, or that it does not.
     pub(super) fn follow_expiration(&mut self, id: SubscriptionId) {
-        self.departures.times.retain(|(_, of)| *of != id);
         let found = self.view.catalog().subscription(id);
-        if let Some(at) = found.and_then(|found| found.spec.expiration) {
-            self.departures.times.insert((at, id));
-        }
-    }
-
-    /// Forgets when those go that are gone already.
-    pub(super) fn forget_expirations_of_the_gone(&mut self) {
-        let catalog = self.view.catalog();
-        let times = &mut self.departures.times;
-        times.retain(|(_, id)| catalog.subscription(*id).is_some());
+        let at = found.and_then(|found| found.spec.expiration);
+        self.departures.set(id, at);
     }
 
     /// Lets those go whose time has come. While deliveries are held since the start they stay: nothing is told to endpoints
@@ -90,7 +99,7 @@ impl Engine {
         while let Some((at, id)) = self.departures.times.first().copied()
             && at <= now
         {
-            self.departures.times.remove(&(at, id));
+            self.departures.forget(id);
             self.note_expiration(id)?;
         }
         Ok(())

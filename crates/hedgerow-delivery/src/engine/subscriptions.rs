@@ -84,7 +84,6 @@ impl Engine {
                 self.purges.forget(*id);
                 self.remove_runner(*id)?;
                 self.follow_validation(*id);
-                self.follow_expiration(*id);
                 self.end_gone_replays();
             }
             Change::ReplayCreated { replay, .. } | Change::ReplaySet { replay, .. } => {
@@ -134,7 +133,6 @@ impl Engine {
         }
         self.purges.forget_gone(self.view.catalog());
         self.forget_validations_of_the_gone();
-        self.forget_expirations_of_the_gone();
         Ok(())
     }
 
@@ -146,6 +144,7 @@ impl Engine {
             let owed = subscription.map_or(0, |found| self.info(found).pending);
             self.metrics.forget_subscription(id, owed);
             self.note_departure(id);
+            self.departures.forget(id);
         }
         Ok(())
     }
