@@ -228,11 +228,10 @@ enum Internal {
     ResendRead(Result<ResendRead, StoreError>),
     /// What became of a write of dead letters.
     LettersWritten(Result<LetterReport, StoreError>),
-    /// Events whose keys an ordered subscription needs.
+    /// The keys of events that an ordered subscription had begun, each behind the event's number.
     KeysRead {
         subscription: SubscriptionId,
-        path: String,
-        result: Result<Vec<(u64, hedgerow_store::StoredEvent)>, StoreError>,
+        result: Result<Vec<(u64, u64)>, StoreError>,
     },
     /// Whether a dead-letter destination can be written to.
     DestinationLookedAt {
@@ -495,9 +494,8 @@ impl Engine {
             Internal::ResendRead(read) => self.resend_read(read?),
             Internal::KeysRead {
                 subscription,
-                path,
                 result,
-            } => self.keys_read(subscription, &path, result?),
+            } => self.keys_read(subscription, result?),
             Internal::HandshakeEnded {
                 subscription,
                 token,

@@ -32,14 +32,15 @@ impl Engine {
 
     /// Begins what an ordered subscription wants, and lets those go that were waited for.
     pub(super) fn follow_lines(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        let ordered = self.runners.get(&id).filter(|one| one.order.is_some());
+        if ordered.is_none() {
+            return Ok(());
+        }
         let now = self.now();
         let is_purged = self.purges.is_under_way(id);
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
-        if runner.order.is_none() {
-            return Ok(());
-        }
         runner.follow_lines(now);
         let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
         if is_purged || is_unread || runner.waiting_len() == 0 {
@@ -65,13 +66,14 @@ impl Engine {
         let Some(order) = &runner.order else {
             return Ok(());
         };
+        let keys = order.keys().clone();
         let (topic, path) = (runner.topic, runner.plan.topic_path.clone());
         let mut seqs = Vec::new();
         let mut after = FIRST_IN_FLIGHT;
         loop {
             let rows = self.view.due(id, after, Timestamp::MAX, DUE_ROWS_MAX)?;
             let attempts = rows.iter().filter(|row| row.attempt().is_some());
-            seqs.extend(attempts.map(|row| row.seq).filter(|seq| order.orders(*seq)));
+            seqs.extend(attempts.map(|row| row.seq).filter(|seq| keys.orders(*seq)));
             match rows.last() {
                 Some(last) if rows.len() == DUE_ROWS_MAX => after = (last.due, last.seq),
                 _ => break,
@@ -89,45 +91,36 @@ impl Engine {
         }
         let store = Arc::clone(&self.store);
         let reading = self.spawner.spawn_blocking(move || {
-            let mut events = Vec::new();
+            let mut found = Vec::new();
             for seq in seqs {
                 match store.read(Position { topic, seq }) {
-                    Ok(event) => events.push((seq, event)),
+                    // Only the key of it is kept (design D6).
+                    Ok(event) => {
+                        let unpacked = unpack_event(&event.bytes)?;
+                        let key = keys.key_of(seq, &FilterEvent::new(&unpacked, &path));
+                        found.extend(key.map(|key| (seq, key)));
+                    }
                     // It was dropped meanwhile.
                     Err(StoreError::Forgotten { .. }) => {}
                     Err(error) => return Err(error),
                 }
             }
-            Ok(events)
+            Ok(found)
         });
         self.tell_end(reading, move |result| Internal::KeysRead {
             subscription: id,
-            path,
             result,
         });
         Ok(())
     }
 
-    /// The events were read whose keys were not known.
+    /// The keys were read that were not known.
     pub(super) fn keys_read(
         &mut self,
         id: SubscriptionId,
-        path: &str,
-        events: Vec<(u64, hedgerow_store::StoredEvent)>,
+        mut keys: Vec<(u64, u64)>,
     ) -> Result<(), StoreError> {
-        let Some(runner) = self.runners.get(&id) else {
-            return Ok(());
-        };
-        let Some(order) = &runner.order else {
-            return Ok(());
-        };
-        let mut keys = Vec::new();
-        for (seq, event) in events {
-            let unpacked = unpack_event(&event.bytes)?;
-            let key = order.key_of(seq, &FilterEvent::new(&unpacked, path));
-            let is_open = self.view.is_open(id, seq);
-            keys.extend(key.filter(|_| is_open).map(|key| (seq, key)));
-        }
+        keys.retain(|(seq, _)| self.view.is_open(id, *seq));
         if let Some(runner) = self.runners.get_mut(&id) {
             runner.take_keys(keys);
         }

@@ -14,8 +14,7 @@ use super::{DueKey, Next, Runner};
 /// The order of one subscription.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The keys, each for the events from a number on; `None` for events without order.
-    versions: Vec<(u64, Option<OrderKey>)>,
+    keys: OrderKeys,
     /// Everything that is not settled, as far as it was read.
     pub(super) lines: Lines,
     /// Rows of the due index that wait for an earlier delivery of their key.
@@ -30,17 +29,31 @@ pub(crate) struct Order {
     pub(crate) is_unread: bool,
 }
 
+/// What orders the events of one subscription: a key for those from a number on; `None` for events without order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OrderKeys(Vec<(u64, Option<OrderKey>)>);
+
 impl Order {
+    /// What orders its events.
+    pub(crate) const fn keys(&self) -> &OrderKeys {
+        &self.keys
+    }
+}
+
+impl OrderKeys {
+    fn at(&self, seq: u64) -> Option<&OrderKey> {
+        let version = self.0.iter().rev().find(|(from, _)| *from <= seq);
+        version.and_then(|(_, key)| key.as_ref())
+    }
+
     /// The key of an event.
     pub(crate) fn key_of(&self, seq: u64, event: &FilterEvent<'_>) -> Option<u64> {
-        let version = self.versions.iter().rev().find(|(from, _)| *from <= seq);
-        version.and_then(|(_, key)| key.as_ref()?.of(event))
+        self.at(seq)?.of(event)
     }
 
     /// Whether events with this number have keys.
     pub(crate) fn orders(&self, seq: u64) -> bool {
-        let version = self.versions.iter().rev().find(|(from, _)| *from <= seq);
-        version.is_some_and(|(_, key)| key.is_some())
+        self.at(seq).is_some()
     }
 }
 
@@ -53,14 +66,14 @@ impl Runner {
         let versions = versions.map(|(from, key)| (from, key.map(|key| OrderKey::new(key, from))));
         let versions: Vec<_> = versions.collect();
         if self.order.is_some() || versions.iter().any(|(_, key)| key.is_some()) {
-            self.order.get_or_insert_default().versions = versions;
+            self.order.get_or_insert_default().keys = OrderKeys(versions);
         }
     }
 
     /// An event that is wanted stands in its line from now on.
     pub(crate) fn join_line(&mut self, seq: u64, event: &FilterEvent<'_>) {
         if let Some(order) = &mut self.order
-            && let Some(key) = order.key_of(seq, event)
+            && let Some(key) = order.keys.key_of(seq, event)
         {
             order.lines.join(seq, key);
         }
