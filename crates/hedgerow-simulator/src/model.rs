@@ -8,7 +8,7 @@ use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::Change;
-use hedgerow_store::record::{Dead, DeadThen, Events, Record, unpack_head};
+use hedgerow_store::record::{Dead, DeadThen, Divided, Events, Record, unpack_head};
 
 /// Everything there is.
 #[derive(Debug, Clone, Default)]
@@ -77,6 +77,8 @@ pub struct Delivery {
     pub generation: u32,
     /// When the first try failed to write its dead letter.
     pub first_unwritten: Option<Timestamp>,
+    /// The part of a batch that came apart that it travels in next.
+    pub part: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +172,7 @@ impl Model {
                     delivery.first = one.progress.first_attempt;
                     delivery.started = one.progress.last_attempt;
                     delivery.generation = generation;
+                    delivery.part = None;
                 }
             }
             Record::Failed(failed) => {
@@ -184,6 +187,8 @@ impl Model {
                 for one in &moved.deliveries {
                     if let Some(delivery) = self.open(moved.subscription, one.seq) {
                         delivery.state = State::Waiting(one.due);
+                        // Whoever was held follows its own schedule from then on.
+                        delivery.part = None;
                     }
                 }
             }
@@ -212,7 +217,21 @@ impl Model {
                 }
             }
             Record::Hold(hold) => self.fold_hold(hold),
+            Record::Divided(divided) => self.fold_divided(divided),
             _ => {}
+        }
+    }
+
+    fn fold_divided(&mut self, divided: &Divided) {
+        for one in &divided.deliveries {
+            self.land(divided.subscription, one.seq);
+            if let Some(delivery) = self.open(divided.subscription, one.seq) {
+                delivery.state = State::Waiting(one.due);
+                delivery.attempts = one.progress.attempts;
+                delivery.first = one.progress.first_attempt;
+                delivery.started = one.progress.last_attempt;
+                delivery.part = Some(one.part);
+            }
         }
     }
 
@@ -401,6 +420,7 @@ impl Subscription {
                 started: published,
                 generation: 0,
                 first_unwritten: None,
+                part: None,
             }
         })
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::dice::{Dice, number_of};
 use crate::letters::ids_in;
-use crate::oracle::RequestPlace;
+use crate::oracle::{Arrival, Place, Reply};
 use crate::plan::{Mood, mood};
 use crate::process::Process;
 use crate::world::World;
@@ -92,6 +92,9 @@ struct Asked {
     subscription: String,
     count: Option<u16>,
     ids: Vec<String>,
+    is_array: bool,
+    /// Bytes of the body.
+    bytes: usize,
 }
 
 /// What a receiver does with a request.
@@ -106,6 +109,12 @@ enum Act {
         retry_after: Option<u64>,
         has_endless_body: bool,
     },
+    /// Answers with this status, and says in JSON which events failed, by their places.
+    Entries {
+        status: u16,
+        body: String,
+        failed: Vec<usize>,
+    },
     /// Says this, and closes.
     Say(&'static [u8]),
     Silence,
@@ -114,13 +123,16 @@ enum Act {
 impl Receiver {
     async fn serve(mut self) {
         while let Some(asked) = self.read().await {
-            let places = self.arrived(&asked);
-            let meeting = self.meeting(&asked);
+            let place = self.arrived(&asked);
+            let mut meeting = self.meeting(&asked);
+            if self.world.oracle().reads_entries(place) {
+                meeting = self.with_entries(&asked, meeting);
+            }
             if self.wait(meeting.after).await {
-                self.world.oracle().gave_up(&places);
+                self.world.oracle().gave_up(place);
                 return;
             }
-            if !self.act(&asked, &places, meeting.act).await {
+            if !self.act(&asked, place, meeting.act).await {
                 return;
             }
         }
@@ -151,6 +163,8 @@ impl Receiver {
             subscription: subscription.to_owned(),
             count: header("aeg-delivery-count").and_then(|count| count.parse().ok()),
             ids: ids_in(&bytes[head_len..head_len + body_len]),
+            is_array: bytes[head_len..].first() == Some(&b'['),
+            bytes: body_len,
         })
     }
 
@@ -159,18 +173,26 @@ impl Receiver {
         (read > 0 && bytes.len() < REQUEST_BYTES_MAX).then_some(())
     }
 
-    fn arrived(&self, asked: &Asked) -> Vec<RequestPlace> {
+    fn arrived(&self, asked: &Asked) -> Option<Place> {
         let Asked {
             subscription,
             count,
             ids,
+            ..
         } = asked;
         self.world.note(format_args!(
             "{} gets {ids:?} for {subscription} after {count:?} attempts",
             self.host
         ));
         let now = self.world.now();
-        self.world.oracle().arrived(now, subscription, ids, *count)
+        let arrival = Arrival {
+            subscription,
+            ids,
+            count: *count,
+            is_array: asked.is_array,
+            bytes: asked.bytes,
+        };
+        self.world.oracle().arrived(now, &arrival)
     }
 
     fn meeting(&mut self, asked: &Asked) -> Meeting {
@@ -194,7 +216,7 @@ impl Receiver {
             retry_after: None,
             has_endless_body: false,
         };
-        let well = dice.clone().pick(&[200, 200, 201, 202, 203, 204]);
+        let well = self.well(asked, dice);
         let (after, act) = match actual(self.world.mood(&self.host), dice) {
             Mood::Status(status, percent) if dice.percent(percent) => (quick, answer(status)),
             Mood::Later(status, seconds) => (
@@ -231,6 +253,70 @@ impl Receiver {
         Meeting { after, act }
     }
 
+    /// What it answers when it is well: nothing but what the events themselves make it say.
+    fn well(&self, asked: &Asked, dice: &Dice) -> u16 {
+        let plans = &self.world.plan.endpoints;
+        let plan = plans.iter().find(|plan| plan.host == self.host);
+        if let Some(plan) = plan.filter(|_| !self.world.is_calm()) {
+            let events_max = plan.events_max.unwrap_or(usize::MAX);
+            let seed = self.world.plan.seed;
+            let is_poison = |id: &String| {
+                Dice::of(&[seed, 22, number_of(&self.host), number_of(id)]).percent(plan.poisoned)
+            };
+            if asked.ids.len() > events_max {
+                return 413;
+            }
+            if asked.ids.iter().any(is_poison) {
+                return 400;
+            }
+        }
+        dice.clone().pick(&[200, 200, 201, 202, 203, 204])
+    }
+
+    /// Some answers to a batch say which of its events failed.
+    fn with_entries(&mut self, asked: &Asked, meeting: Meeting) -> Meeting {
+        let Act::Answer {
+            status: status @ (200..=203),
+            retry_after: None,
+            has_endless_body: false,
+        } = meeting.act
+        else {
+            return meeting;
+        };
+        let dice = &mut self.dice;
+        if self.world.is_calm() || !dice.percent(40) {
+            return meeting;
+        }
+        let all: Vec<usize> = (0..asked.ids.len()).collect();
+        let (body, failed) = match dice.between(0..=9) {
+            0 => ("{".to_owned(), all),
+            1 => (
+                r#"{"batchItemFailures": [{"itemIdentifier": "unknown"}]}"#.to_owned(),
+                all,
+            ),
+            2 => (r#"{"batchItemFailures": []}"#.to_owned(), Vec::new()),
+            _ => {
+                let share = dice.pick(&[10, 50, 100]);
+                let failed: Vec<usize> = all.into_iter().filter(|_| dice.percent(share)).collect();
+                let named = failed.iter().map(|place| {
+                    let id = &asked.ids[*place];
+                    serde_json::json!({ "itemIdentifier": id })
+                });
+                let named: Vec<_> = named.collect();
+                let body = serde_json::json!({ "batchItemFailures": named });
+                (body.to_string(), failed)
+            }
+        };
+        Meeting {
+            act: Act::Entries {
+                status,
+                body,
+                failed,
+            },
+            ..meeting
+        }
+    }
+
     fn timeout_of(&self, name: &str) -> Duration {
         let plans = &self.world.plan.subscriptions;
         let plan = plans.iter().find(|plan| plan.name == name);
@@ -250,7 +336,7 @@ impl Receiver {
     }
 
     /// Does it. Says whether the connection stays.
-    async fn act(&mut self, asked: &Asked, places: &[RequestPlace], act: Act) -> bool {
+    async fn act(&mut self, asked: &Asked, place: Option<Place>, act: Act) -> bool {
         match act {
             Act::Answer {
                 status,
@@ -262,9 +348,12 @@ impl Receiver {
                     self.host, asked.ids, asked.subscription
                 ));
                 let now = self.world.now();
-                self.world
-                    .oracle()
-                    .answered(now, places, status, retry_after);
+                let reply = Reply {
+                    status,
+                    retry_after,
+                    failed: &[],
+                };
+                self.world.oracle().answered(now, place, reply);
                 let later = retry_after
                     .map_or_else(String::new, |seconds| format!("retry-after: {seconds}\r\n"));
                 let length = if status == 204 {
@@ -289,15 +378,37 @@ impl Receiver {
                 }
                 true
             }
+            Act::Entries {
+                status,
+                body,
+                failed,
+            } => {
+                self.world.note(format_args!(
+                    "{} answers {status} to {:?} of {}, and {body}",
+                    self.host, asked.ids, asked.subscription
+                ));
+                let now = self.world.now();
+                let reply = Reply {
+                    status,
+                    retry_after: None,
+                    failed: &failed,
+                };
+                self.world.oracle().answered(now, place, reply);
+                let answer = format!(
+                    "HTTP/1.1 {status} Simulated\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                self.stream.write_all(answer.as_bytes()).await.is_ok()
+            }
             Act::Say(bytes) => {
-                self.world.oracle().gave_up(places);
+                self.world.oracle().gave_up(place);
                 // The other side may have gone.
                 let _ = self.stream.write_all(bytes).await;
                 false
             }
             Act::Silence => {
                 let is_gone = self.wait(Duration::from_secs(3_600)).await;
-                self.world.oracle().gave_up(places);
+                self.world.oracle().gave_up(place);
                 // An hour is longer than anybody waits.
                 debug_assert!(is_gone);
                 false

@@ -8,7 +8,9 @@
 //! | the store is opened again | what was durable: all of it is there, and the view says the same (`oracle/store.rs`) |
 //! | it is quiet at last | every accepted event has its one end for everybody who wants it (`oracle/ending.rs`) |
 
+mod batches;
 mod ending;
+mod exchanges;
 mod records;
 mod store;
 mod tally;
@@ -24,9 +26,10 @@ use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::{Appended, Group};
 
+pub use self::exchanges::{Exchange, Place};
 pub use self::tally::Tally;
-pub use self::wire::{Request, RequestPlace};
-use crate::model::{Model, State};
+pub use self::wire::{Arrival, Reply};
+use crate::model::Model;
 
 /// What is known.
 #[derive(Default)]
@@ -46,14 +49,12 @@ pub struct Oracle {
     /// Where each event stands.
     places: BTreeMap<String, Position>,
     subscriptions: BTreeMap<String, SubscriptionId>,
-    /// What receivers saw, by delivery.
-    requests: BTreeMap<(SubscriptionId, u64), Vec<Request>>,
-    /// The most attempts of which a start was queued.
-    started: BTreeMap<(SubscriptionId, u64), u16>,
+    /// Every request that was begun, in the order of their beginnings.
+    exchanges: Vec<Exchange>,
+    /// Those that each delivery was in.
+    exchanges_of: BTreeMap<(SubscriptionId, u64), Vec<usize>>,
     /// How often the dead-letter store kept an event, by subscription and event.
     letters: BTreeMap<(String, String), u64>,
-    /// Counts the engines so far.
-    opening: u64,
     has_jitter: bool,
     /// What is wrong, if something is.
     violation: Option<String>,
@@ -148,15 +149,6 @@ impl Oracle {
             let key = (subscription.to_owned(), id.clone());
             *self.letters.entry(key).or_default() += 1;
         }
-    }
-
-    /// Attempts that run, as far as the log knows.
-    pub fn in_flight(&self) -> usize {
-        let subscriptions = self.live.subscriptions.values();
-        let deliveries = subscriptions.flat_map(|subscription| subscription.deliveries.values());
-        deliveries
-            .filter(|delivery| delivery.state == State::Flying)
-            .count()
     }
 
     fn event_id(&self, id: SubscriptionId, seq: u64) -> &str {

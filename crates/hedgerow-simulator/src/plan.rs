@@ -58,6 +58,10 @@ pub struct EndpointPlan {
     pub host: String,
     /// How it feels, each until a time; afterwards it is well.
     pub moods: Vec<(Duration, Mood)>,
+    /// While things break it answers 413 to more events than this.
+    pub events_max: Option<usize>,
+    /// While things break it answers 400 to whatever holds one of these: so many events in a hundred.
+    pub poisoned: u64,
 }
 
 /// How an endpoint feels.
@@ -250,9 +254,12 @@ fn endpoint(seed: u64, number: u64, faults: Duration) -> EndpointPlan {
         at = faults.min(at + dice.seconds(1..=span));
         moods.push((at, mood));
     }
+    let mut dice = Dice::of(&[seed, 13, number]);
     EndpointPlan {
         host: format!("host{number}.example"),
         moods,
+        events_max: dice.pick(&[None, None, None, Some(1), Some(2), Some(6)]),
+        poisoned: dice.pick(&[0, 0, 0, 0, 3, 20]),
     }
 }
 
@@ -337,7 +344,29 @@ fn subscription(
     if !wants.is_empty() {
         json["filter"] = json!({"includedEventTypes": wants});
     }
+    batch(seed, number, &mut json);
     SubscriptionPlan { name, topic, json }
+}
+
+/// Some subscriptions want their events together.
+fn batch(seed: u64, number: u64, json: &mut Value) {
+    let mut dice = Dice::of(&[seed, 14, number]);
+    if !dice.percent(45) {
+        return;
+    }
+    let properties = &mut json["destination"]["properties"];
+    let is_by_size = dice.percent(40);
+    if is_by_size {
+        properties["preferredBatchSizeInKilobytes"] = dice.pick(&[1, 1, 2, 4, 64]).into();
+    }
+    if !is_by_size || dice.percent(60) {
+        properties["maxEventsPerBatch"] = dice.pick(&[1, 2, 3, 5, 10, 100]).into();
+    }
+    json["batch"] = json!({
+        "isolateOnFinal": dice.percent(40),
+        "splitOn413": dice.percent(60),
+        "perEntryAcknowledgement": dice.percent(50),
+    });
 }
 
 fn publications(seed: u64, faults: Duration, topics: usize) -> Vec<Publication> {

@@ -97,6 +97,11 @@ pub fn probation(outcome: Outcome) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// Whether a status ends a delivery for good (section 8.4), unless it is declared otherwise.
+pub const fn is_final(status: u16) -> bool {
+    matches!(status, 400 | 401 | 403 | 413)
+}
+
 /// ED-174.
 pub const fn is_success(status: u16) -> bool {
     matches!(status, 200..=204)

@@ -137,6 +137,17 @@ impl Store for WatchedStore {
         recent.or_else(|| self.log.read(position).ok())
     }
 
+    fn read_recent_from(&self, from: Position, bytes_max: usize) -> Vec<(u64, StoredEvent)> {
+        if !self.process.step() {
+            return Vec::new();
+        }
+        let recent = self.log.read_recent_from(from, bytes_max);
+        if recent.is_empty() {
+            return self.log.read_from(from, bytes_max).unwrap_or_default();
+        }
+        recent
+    }
+
     fn read(&self, position: Position) -> Result<StoredEvent, StoreError> {
         self.check()?;
         self.log.read(position)

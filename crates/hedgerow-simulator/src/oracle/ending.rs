@@ -49,18 +49,14 @@ impl Oracle {
             self.tally.dead_lettered += counts.dead_lettered;
             self.tally.dropped += counts.dropped;
             for (seq, delivery) in &subscription.deliveries {
-                let requests = self.requests.get(&(*id, *seq)).map_or(&[][..], |all| all);
-                let is_taken = requests
-                    .iter()
-                    .filter_map(|request| request.answered)
-                    .any(|(status, _)| crate::rules::is_success(status));
-                if delivery.state == State::Delivered && !is_taken {
+                let mut exchanges = self.exchanges_of(*id, *seq);
+                if delivery.state == State::Delivered && !exchanges.any(|one| one.takes(*seq)) {
                     wrong.push(format!("{} was never delivered", self.name(*id, *seq)));
                 }
-                if let Some(open) = requests.iter().find(|request| !request.is_over) {
-                    wrong.push(format!("{}: still open: {open:?}", self.name(*id, *seq)));
-                }
             }
+        }
+        if let Some(open) = self.exchanges.iter().find(|one| one.is_open()) {
+            wrong.push(format!("still open: {open:?}"));
         }
         for wrong in wrong {
             self.fail(wrong);

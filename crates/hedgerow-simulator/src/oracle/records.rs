@@ -8,7 +8,7 @@ use hedgerow_store::record::{
     Dead, DeadThen, DropReason, FailedDelivery, Progress, Read, Record, SettledHow, StartedDelivery,
 };
 
-use super::{Oracle, Request, at};
+use super::{Exchange, Oracle, at};
 use crate::model::{State, Subscription};
 use crate::rules::{self, Failure};
 
@@ -22,6 +22,12 @@ impl Oracle {
     pub fn journaled(&mut self, now: Timestamp, record: &Record) {
         match record {
             Record::Started(started) => {
+                if let Some(wrong) = self.wrong_batch(started) {
+                    let first = started.deliveries.first().map_or(0, |one| one.seq);
+                    let name = self.name(started.subscription, first);
+                    self.fail(format!("a start with {name}: {wrong}"));
+                }
+                self.begin_exchange(started.subscription, &started.deliveries);
                 for one in &started.deliveries {
                     self.judge_start(now, started.subscription, one);
                 }
@@ -37,6 +43,10 @@ impl Oracle {
                 }
             }
             Record::Dead(dead) => self.judge_end(now, dead),
+            Record::Divided(divided) => {
+                self.judge_division(now, divided);
+                self.tally.divisions += 1;
+            }
             Record::Read(read) => self.judge_places(read),
             Record::Hold(hold) => {
                 let begins = |period: Option<hedgerow_core::hold::Period>| {
@@ -54,8 +64,6 @@ impl Oracle {
 
     fn judge_start(&mut self, now: Timestamp, id: SubscriptionId, start: &StartedDelivery) {
         let seq = start.seq;
-        let most = self.started.entry((id, seq)).or_default();
-        *most = (*most).max(start.progress.attempts);
         let Some(subscription) = self.live.subscriptions.get(&id) else {
             return;
         };
@@ -145,11 +153,11 @@ impl Oracle {
                 (again, now.max(again))
             }
             _ => {
-                let answer = self.answer(id, seq, &progress);
+                let answer = self.answer(id, seq, &progress).cloned();
                 let timeout = self.live.subscriptions.get(&id);
                 let timeout = timeout.map(|subscription| subscription.spec.response_timeout);
                 let early = match (
-                    answer.and_then(|request| request.answered),
+                    answer.as_ref().and_then(|exchange| exchange.answered),
                     progress.last_outcome,
                 ) {
                     (Some((_, answered)), _) => answered,
@@ -161,7 +169,7 @@ impl Oracle {
                     started: delivery.started,
                     ended: (early, now.max(early)),
                     status: progress.last_status,
-                    retry_after: answer.and_then(|request| request.retry_after),
+                    retry_after: answer.and_then(|exchange| exchange.retry_after),
                     hold: self.live.held_until(id, now),
                     has_jitter: self.has_jitter,
                 })
@@ -190,19 +198,22 @@ impl Oracle {
                 progress.attempts
             ));
         }
+        if status != 0
+            && let Some(wrong) = self.wrong_failure(id, seq, status)
+        {
+            self.fail(format!("{}: {wrong}", self.name(id, seq)));
+        }
     }
 
     /// The answer to the newest attempt, if its receiver gave it.
-    fn answer(&self, id: SubscriptionId, seq: u64, progress: &Progress) -> Option<Request> {
-        let requests = self.requests.get(&(id, seq))?;
-        let is_it = |request: &&Request| {
-            let status = request.answered.map(|(status, _)| status);
-            request.count + 1 == progress.attempts && status == Some(progress.last_status)
-        };
-        requests.iter().rev().find(is_it).copied()
+    fn answer(&self, id: SubscriptionId, seq: u64, progress: &Progress) -> Option<&Exchange> {
+        self.exchanges_of(id, seq).find(|exchange| {
+            let status = exchange.answered.map(|(status, _)| status);
+            exchange.count + 1 == progress.attempts && status == Some(progress.last_status)
+        })
     }
 
-    /// Counts failures in a row, and asks for the period that follows from them (ED-226, ED-227, ED-324).
+    /// Counts failures in a row, and asks for the period that follows from them (ED-226, ED-227, ED-324). A batch is one.
     fn judge_probation(&mut self, id: SubscriptionId, seq: u64, progress: &Progress) {
         let outcome = progress.last_outcome;
         if matches!(
@@ -212,6 +223,11 @@ impl Oracle {
             return;
         }
         let name = self.name(id, seq);
+        if let Some(exchange) = self.newest_exchange(id, seq)
+            && std::mem::replace(&mut exchange.is_counted, true)
+        {
+            return;
+        }
         let Some(subscription) = self.live.subscriptions.get_mut(&id) else {
             return;
         };
@@ -259,12 +275,7 @@ impl Oracle {
                 self.name(id, seq)
             ));
         }
-        let requests = self.requests.get(&(id, seq)).map_or(&[][..], |all| all);
-        let is_taken = requests
-            .iter()
-            .filter_map(|request| request.answered)
-            .any(|(status, _)| rules::is_success(status));
-        if !is_taken {
+        if !self.exchanges_of(id, seq).any(|one| one.takes(seq)) {
             self.fail(format!(
                 "{} counts as {how:?}, and its receiver never took it",
                 self.name(id, seq)

@@ -24,7 +24,6 @@ impl Oracle {
 
     /// The log was opened: it has all that was durable, and perhaps more that nobody was told of.
     pub fn reopened(&mut self, log: &RecoveredLog) -> Result<(), StoreError> {
-        self.opening += 1;
         self.tally.openings += 1;
         let mut from = log.oldest();
         if from > self.last_mark {

@@ -8,6 +8,10 @@ pub struct Tally {
     /// Events that publishers were told are kept.
     pub published: u64,
     pub requests: u64,
+    /// Those of more than one event.
+    pub batches: u64,
+    /// Batches that came apart.
+    pub divisions: u64,
     pub delivered: u64,
     pub dead_lettered: u64,
     pub dropped: u64,
@@ -27,6 +31,8 @@ impl Tally {
     pub const fn add(&mut self, other: &Self) {
         self.published += other.published;
         self.requests += other.requests;
+        self.batches += other.batches;
+        self.divisions += other.divisions;
         self.delivered += other.delivered;
         self.dead_lettered += other.dead_lettered;
         self.dropped += other.dropped;
@@ -47,6 +53,11 @@ impl fmt::Display for Tally {
             f,
             "deliveries         {} made, {} dead-lettered, {} dropped, in {} requests",
             self.delivered, self.dead_lettered, self.dropped, self.requests
+        )?;
+        writeln!(
+            f,
+            "batches            {} of more than one event, {} came apart",
+            self.batches, self.divisions
         )?;
         writeln!(
             f,

@@ -1,141 +1,129 @@
 //! What receivers see, held against what was begun.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::spec::DeliverySchema;
 use hedgerow_core::time::Timestamp;
 
-use super::{Oracle, at};
+use super::{Oracle, Place, at};
 use crate::model::State;
 
 /// What is a little late is not looked at: a tick of a timer, and how far server time may run away from it.
 const MARGIN: Duration = Duration::from_secs(20);
 
-/// A request that arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct Request {
-    /// The engine that made it.
-    pub opening: u64,
-    /// What it said of the attempts before.
-    pub count: u16,
-    pub arrived: Timestamp,
-    /// The status that was answered, and when.
-    pub answered: Option<(u16, Timestamp)>,
-    /// The `Retry-After` of it, in seconds.
-    pub retry_after: Option<u64>,
-    /// Whether the exchange is over for the receiver.
-    pub is_over: bool,
+/// A request as its receiver saw it.
+#[derive(Debug)]
+pub struct Arrival<'r> {
+    /// Whose it is, by name.
+    pub subscription: &'r str,
+    pub ids: &'r [String],
+    /// What it says of the attempts before.
+    pub count: Option<u16>,
+    /// Whether its body is an array.
+    pub is_array: bool,
+    /// Bytes of its body.
+    pub bytes: usize,
 }
 
-/// Where a request stands.
+/// What a receiver answers.
 #[derive(Debug, Clone, Copy)]
-pub struct RequestPlace {
-    key: (SubscriptionId, u64),
-    index: usize,
+pub struct Reply<'r> {
+    pub status: u16,
+    /// Its `Retry-After`, in seconds.
+    pub retry_after: Option<u64>,
+    /// The places of events that failed, where that may be said.
+    pub failed: &'r [usize],
 }
 
 impl Oracle {
-    /// A request arrived for a subscription, by name, with these events, and says how many attempts came before.
-    pub fn arrived(
-        &mut self,
-        now: Timestamp,
-        name: &str,
-        ids: &[String],
-        count: Option<u16>,
-    ) -> Vec<RequestPlace> {
+    /// A request arrived.
+    pub fn arrived(&mut self, now: Timestamp, arrival: &Arrival<'_>) -> Option<Place> {
         self.tally.requests += 1;
+        let name = arrival.subscription;
         let Some(subscription) = self.subscriptions.get(name).copied() else {
             self.fail(format!("a request for {name}, which there is not"));
-            return Vec::new();
-        };
-        let Some(count) = count else {
-            self.fail(format!("a request for {name} without a count of attempts"));
-            return Vec::new();
-        };
-        if ids.len() != 1 {
-            self.fail(format!(
-                "ED-211: a request for {name}, which is not batched, has {} events",
-                ids.len()
-            ));
-        }
-        let places = ids
-            .iter()
-            .filter_map(|id| self.arrived_one(now, subscription, id, count));
-        places.collect()
-    }
-
-    fn arrived_one(
-        &mut self,
-        now: Timestamp,
-        subscription: SubscriptionId,
-        id: &str,
-        count: u16,
-    ) -> Option<RequestPlace> {
-        let Some(Position { topic, seq }) = self.places.get(id).copied() else {
-            self.fail(format!("{id} is delivered and not durable"));
             return None;
         };
-        let key = (subscription, seq);
-        if self.durable.subscriptions[&subscription].topic != topic {
-            self.fail(format!(
-                "{id} is delivered to a subscription of another topic"
-            ));
-        }
-        let started = self.started.get(&key).copied().unwrap_or(0);
-        if count >= started {
-            self.fail(format!(
-                "ED-207: {}: a request after {count} attempts, and {started} were begun",
-                self.name(subscription, seq)
-            ));
-        }
-        let opening = self.opening;
-        let requests = self.requests.entry(key).or_default();
-        let is_repeated = requests
-            .iter()
-            .any(|one| one.count == count && one.opening == opening);
-        requests.push(Request {
-            opening,
-            count,
-            arrived: now,
-            answered: None,
-            retry_after: None,
-            is_over: false,
-        });
-        let index = requests.len() - 1;
-        if is_repeated {
-            self.fail(format!(
-                "{}: the request after {count} attempts came twice, at {}",
-                self.name(subscription, seq),
-                at(now)
-            ));
-        }
-        Some(RequestPlace { key, index })
-    }
-
-    /// The receiver answers with this status from now on.
-    pub fn answered(
-        &mut self,
-        now: Timestamp,
-        places: &[RequestPlace],
-        status: u16,
-        retry_after: Option<u64>,
-    ) {
-        for place in places {
-            if let Some(request) = self.request(*place) {
-                request.answered = Some((status, now));
-                request.retry_after = retry_after;
-                request.is_over = true;
+        let Some(count) = arrival.count else {
+            self.fail(format!("a request for {name} without a count of attempts"));
+            return None;
+        };
+        let topic = self.durable.subscriptions[&subscription].topic;
+        let mut seqs = Vec::new();
+        for id in arrival.ids {
+            match self.places.get(id) {
+                Some(place) if place.topic == topic => seqs.push(place.seq),
+                Some(Position { .. }) => self.fail(format!(
+                    "{id} is delivered to a subscription of another topic"
+                )),
+                None => self.fail(format!("{id} is delivered and not durable")),
             }
         }
+        let Some(place) = self.expected(subscription, &seqs, count) else {
+            let ids = arrival.ids;
+            self.fail(format!(
+                "ED-207: a request for {name} with {ids:?} after {count} attempts was not begun, or came twice, at {}",
+                at(now)
+            ));
+            return None;
+        };
+        self.exchange(place).arrived = Some(now);
+        if let Some(wrong) = self.wrong_form(subscription, place, arrival) {
+            let ids = arrival.ids;
+            self.fail(format!("a request for {name} with {ids:?}: {wrong}"));
+        }
+        Some(place)
+    }
+
+    /// What is wrong with the body of a request.
+    fn wrong_form(
+        &mut self,
+        subscription: SubscriptionId,
+        place: Place,
+        arrival: &Arrival<'_>,
+    ) -> Option<String> {
+        let spec = &self.durable.subscriptions[&subscription].spec;
+        let is_single = spec.event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
+        let exchange = self.exchange(place);
+        let events = exchange.seqs.len();
+        let Some(limits) = exchange.limits else {
+            return (is_single == arrival.is_array)
+                .then(|| "ED-217: its body has the form of a batch, or has to".to_owned());
+        };
+        self.tally.batches += u64::from(events > 1);
+        if !arrival.is_array {
+            return Some("ED-217: its body is no batch".to_owned());
+        }
+        let (bytes, bytes_max) = (arrival.bytes, limits.preferred_bytes);
+        (events > 1 && bytes > bytes_max)
+            .then(|| format!("ED-213, ED-214: {bytes} bytes travel together, {bytes_max} may"))
+    }
+
+    /// The receiver answers this from now on.
+    pub fn answered(&mut self, now: Timestamp, place: Option<Place>, reply: Reply<'_>) {
+        let Some(place) = place else { return };
+        let exchange = self.exchange(place);
+        exchange.answered = Some((reply.status, now));
+        exchange.retry_after = reply.retry_after;
+        exchange.failed = reply.failed.to_vec();
+        exchange.is_over = true;
     }
 
     /// The exchange is over without an answer.
-    pub fn gave_up(&mut self, places: &[RequestPlace]) {
-        for place in places {
-            if let Some(request) = self.request(*place) {
-                request.is_over = true;
-            }
+    pub fn gave_up(&mut self, place: Option<Place>) {
+        if let Some(place) = place {
+            self.exchange(place).is_over = true;
         }
+    }
+
+    /// Whether a subscription reads what answers say about single events of its batches.
+    pub fn reads_entries(&mut self, place: Option<Place>) -> bool {
+        place.is_some_and(|place| {
+            let exchange = self.exchange(place);
+            exchange.limits.is_some() && exchange.answers.per_entry_acknowledgement
+        })
     }
 
     /// ED-180: no more exchanges are open after their timeout than may be, of one subscription and of all.
@@ -185,18 +173,25 @@ impl Oracle {
         }
     }
 
-    /// Exchanges of a subscription that are open, and arrived before this time.
-    fn open_since(&self, subscription: SubscriptionId, before: Timestamp) -> usize {
-        let requests = self
-            .requests
-            .range((subscription, 0)..=(subscription, u64::MAX));
-        let requests = requests.flat_map(|(_, requests)| requests);
-        requests
-            .filter(|request| !request.is_over && request.arrived < before)
-            .count()
+    /// Attempts that run, as far as the log knows: those of one request are one.
+    pub fn in_flight(&self) -> usize {
+        let mut places: BTreeSet<usize> = BTreeSet::new();
+        for (id, subscription) in &self.live.subscriptions {
+            let deliveries = subscription.deliveries.iter();
+            let flying = deliveries.filter(|(_, delivery)| delivery.state == State::Flying);
+            let flying = flying.filter_map(|(seq, _)| self.exchanges_of.get(&(*id, *seq)));
+            places.extend(flying.filter_map(|places| places.last()));
+        }
+        places.len()
     }
 
-    fn request(&mut self, place: RequestPlace) -> Option<&mut Request> {
-        self.requests.get_mut(&place.key)?.get_mut(place.index)
+    /// Exchanges of a subscription that are open, and arrived before this time.
+    fn open_since(&self, subscription: SubscriptionId, before: Timestamp) -> usize {
+        let is_it = |one: &&super::Exchange| {
+            one.subscription == subscription
+                && one.is_open()
+                && one.arrived.is_some_and(|arrived| arrived < before)
+        };
+        self.exchanges.iter().filter(is_it).count()
     }
 }

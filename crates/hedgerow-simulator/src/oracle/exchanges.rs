@@ -1,0 +1,114 @@
+//! Requests: begun by a record of the log, seen by a receiver, answered by it or not. One of a batch is about many deliveries.
+
+use hedgerow_core::batch::{AnswerSettings, BatchLimits};
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::time::Timestamp;
+use hedgerow_store::record::StartedDelivery;
+
+use super::Oracle;
+use crate::rules;
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    pub subscription: SubscriptionId,
+    /// Its events, in their order.
+    pub seqs: Vec<u64>,
+    /// The attempts that were made before.
+    pub count: u16,
+    /// How much may travel together; `None` if it is a single event, in that form.
+    pub limits: Option<BatchLimits>,
+    /// What its subscription wanted of answers to batches.
+    pub answers: AnswerSettings,
+    /// When its receiver had it.
+    pub arrived: Option<Timestamp>,
+    /// The status that was answered, and when.
+    pub answered: Option<(u16, Timestamp)>,
+    /// The `Retry-After` of it, in seconds.
+    pub retry_after: Option<u64>,
+    /// The events that the answer names as failed, by their place; all of them, if it is not clear.
+    pub failed: Vec<usize>,
+    /// Whether it is over for the receiver.
+    pub is_over: bool,
+    /// Whether it counts among the failures in a row.
+    pub is_counted: bool,
+}
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(usize);
+
+impl Exchange {
+    /// Whether its receiver took this event.
+    pub fn takes(&self, seq: u64) -> bool {
+        let is_failed = self.failed.iter().any(|place| self.seqs[*place] == seq);
+        let status = self.answered.map(|(status, _)| status);
+        status.is_some_and(rules::is_success) && !is_failed
+    }
+
+    /// Whether its receiver is still at it.
+    pub const fn is_open(&self) -> bool {
+        self.arrived.is_some() && !self.is_over
+    }
+}
+
+impl Oracle {
+    /// A request begins with these deliveries.
+    pub(super) fn begin_exchange(&mut self, id: SubscriptionId, deliveries: &[StartedDelivery]) {
+        let spec = self.live.subscriptions.get(&id);
+        let batch = spec.map(|subscription| subscription.spec.batch);
+        let place = self.exchanges.len();
+        let attempts = deliveries.first().map_or(1, |one| one.progress.attempts);
+        self.exchanges.push(Exchange {
+            subscription: id,
+            seqs: deliveries.iter().map(|one| one.seq).collect(),
+            count: attempts.saturating_sub(1),
+            limits: batch.and_then(|batch| batch.limits()),
+            answers: batch.map(|batch| batch.answers).unwrap_or_default(),
+            arrived: None,
+            answered: None,
+            retry_after: None,
+            failed: Vec::new(),
+            is_over: false,
+            is_counted: false,
+        });
+        for one in deliveries {
+            let places = self.exchanges_of.entry((id, one.seq)).or_default();
+            places.push(place);
+        }
+    }
+
+    /// The requests that a delivery was in, the newest first.
+    pub(super) fn exchanges_of(
+        &self,
+        id: SubscriptionId,
+        seq: u64,
+    ) -> impl Iterator<Item = &Exchange> {
+        let places = self.exchanges_of.get(&(id, seq));
+        let places = places.map_or(&[][..], |places| places);
+        places.iter().rev().map(|place| &self.exchanges[*place])
+    }
+
+    /// The newest request that a delivery was in.
+    pub(super) fn newest_exchange(
+        &mut self,
+        id: SubscriptionId,
+        seq: u64,
+    ) -> Option<&mut Exchange> {
+        let place = *self.exchanges_of.get(&(id, seq))?.last()?;
+        self.exchanges.get_mut(place)
+    }
+
+    /// The request with these events that was begun and has not arrived yet.
+    pub(super) fn expected(&self, id: SubscriptionId, seqs: &[u64], count: u16) -> Option<Place> {
+        let is_it = |one: &Exchange| {
+            let is_new = one.arrived.is_none() && one.count == count;
+            is_new && one.subscription == id && one.seqs == seqs
+        };
+        self.exchanges.iter().rposition(is_it).map(Place)
+    }
+
+    pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {
+        &mut self.exchanges[place.0]
+    }
+}
