@@ -34,6 +34,7 @@ pub struct LetterShelf {
     pub(crate) topic: TopicId,
     pub(crate) topic_name: String,
     pub(crate) topic_path: String,
+    pub(crate) is_domain: bool,
     /// The one topic of the domain that the subscription is for, if it is for one.
     pub(crate) domain_topic: Option<DomainTopicName>,
     pub(crate) input: InputSchema,
@@ -106,25 +107,28 @@ impl LetterShelf {
             (Owner::Own, _) => true,
             (Owner::Other, _) => false,
             (Owner::InRecords, Some(topic)) => {
-                topic.eq_ignore_ascii_case(&self.topic_path)
-                    || self.topic_of_domain(topic).is_some()
+                topic.eq_ignore_ascii_case(&self.topic_path) || self.is_of_domain(topic)
             }
             (Owner::InRecords, None) => self.is_only_of_name,
         }
     }
 
-    /// The topic of the domain that a record tells by its path.
-    fn topic_of_domain<'t>(&self, path: &'t str) -> Option<&'t str> {
-        let rest = path.strip_prefix(&*self.topic_path)?;
-        rest.strip_prefix("/topics/")
+    /// Whether a path is that of a topic of the domain.
+    fn is_of_domain(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(&*self.topic_path);
+        rest.is_some_and(|rest| rest.starts_with("/topics/"))
     }
 
-    /// The topic of the domain that a record is of: as it says itself, or the subscription's.
+    /// The topic of the domain that a record is of: as its path says, or the subscription's, or else as the event named it.
     pub(crate) fn domain_topic_of(&self, letter: &ReadLetter<'_>) -> Option<String> {
-        let told = letter.topic.as_deref();
-        let told = told.and_then(|path| self.topic_of_domain(path));
-        let own = self.domain_topic.as_ref().map(DomainTopicName::as_str);
-        told.or(own).map(str::to_owned)
+        if !self.is_domain {
+            return None;
+        }
+        let named = letter.domain_topic(&self.topic_path);
+        let own = self.domain_topic.as_ref();
+        let own = own.filter(|_| letter.topic.is_none() || named.is_none());
+        own.map(|own| own.as_str().to_owned())
+            .or_else(|| named.map(String::from))
     }
 
     /// The name of the blob that somebody means by its UUID or its name; `None` if it is none of the subscription's.

@@ -250,12 +250,13 @@ impl Engine {
             topic: topic.id,
             topic_name: topic.name.to_string(),
             topic_path: path_of_topic(topic),
+            is_domain: topic.is_domain(),
             domain_topic: found.domain_topic.clone(),
             input: topic.spec.input_schema,
             subscription: found.id,
             subscription_name: found.name.to_string(),
             container: destination.container().clone(),
-            extra: self.settings.dead_letter_members,
+            extra: self.settings.dead_letter_members_of(topic.spec.profile),
             is_only_of_name,
         })
     }

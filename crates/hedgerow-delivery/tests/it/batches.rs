@@ -161,31 +161,38 @@ async fn an_event_above_the_preferred_size_goes_alone() {
 /// ED-218 to ED-220: one status decides for all, each event follows its own schedule, and attempt counts are never mixed.
 #[tokio::test(start_paused = true)]
 async fn a_failed_batch_is_one_attempt_of_each_event() {
-    let world = World::with_settings(settings_without_probation(), |_, attempt| {
-        Meet::status(if attempt == 0 { 503 } else { 200 })
+    let world = World::with_settings(settings_without_probation(), |ids, attempt| {
+        match (ids, attempt) {
+            ("slow", _) => Meet::late(200, 25),
+            (_, 0) => Meet::status(503),
+            _ => Meet::status(200),
+        }
     });
-    let (world, topic) = world_of(world, json!({"maxEventsPerBatch": 10}), json!({})).await;
-    let from = world.begun.elapsed();
+    let limits = json!({"maxEventsPerBatch": 10, "maxConcurrency": 1});
+    let (world, topic) = world_of(world, limits, json!({})).await;
     publish_together(&world, topic, &["a", "b"]).await;
+    let from = world.seen()[0].at;
+    world.sleep_until(from + seconds(10)).await;
+    world.publish(topic, &["slow"]).await;
+    // It becomes due while there is no place, and so do the others' second attempts, at 30 s.
     world.sleep_until(from + seconds(20)).await;
-    // It is due together with the second attempts, and travels alone.
-    world.pause("the-sub", true).await;
-    world.sleep_until(from + seconds(31)).await;
     world.publish(topic, &["c"]).await;
-    world.pause("the-sub", false).await;
     world.sleep_until(from + seconds(100)).await;
-    let mut seen = requests(&world);
-    seen.sort();
-    let expected = [("a,b", 0), ("a,b", 1), ("c", 0), ("c", 1)];
-    assert_eq!(seen, expected.map(|(ids, count)| (ids.to_owned(), count)));
+    let expected = [("a,b", 0), ("slow", 0), ("c", 0), ("a,b", 1), ("c", 1)];
+    assert_eq!(
+        requests(&world),
+        expected.map(|(ids, count)| (ids.to_owned(), count))
+    );
+    let at: Vec<_> = times(&world, from).into_iter().map(|(_, at)| at).collect();
+    assert_eq!(at, [0, 10, 35, 35, 65]);
     let info = world.info("orders", "the-sub").await;
-    assert_eq!((info.counters.delivered, info.pending), (3, 0));
+    assert_eq!((info.counters.delivered, info.pending), (4, 0));
     let metrics = world.metrics().subscriptions();
     let failed = &metrics[0].failed;
     assert_eq!(failed.sum(), 3, "ED-299: events, not requests");
     assert_eq!(
         metrics[0].processing.snapshot().count,
-        2,
+        3,
         "ED-300: attempts"
     );
     world.assert_balanced("orders", "the-sub").await;

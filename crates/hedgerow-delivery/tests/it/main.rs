@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction)]
 
 mod balance;
+mod batch_rules;
 mod batches;
 mod clock;
 mod counting;
@@ -31,6 +32,7 @@ mod pauses;
 mod purge;
 mod reader;
 mod receiver;
+mod replay_forms;
 mod replays;
 mod resend;
 mod room;

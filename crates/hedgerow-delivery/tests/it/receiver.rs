@@ -23,6 +23,11 @@ pub enum Meet {
     },
     /// Answers with this JSON at once.
     Json { status: u16, body: String },
+    /// Answers 200 with this body at once, declared as so much.
+    Said {
+        content_type: Option<&'static str>,
+        body: String,
+    },
     /// Takes the request and says nothing.
     Silence,
     /// The name is not found.
@@ -382,6 +387,14 @@ fn answer(
                 *response.status_mut() = status.try_into().expect("a status");
                 let json = http::HeaderValue::from_static("application/json");
                 response.headers_mut().insert("content-type", json);
+                response
+            }
+            Meet::Said { content_type, body } => {
+                let mut response = http::Response::new(body.into());
+                if let Some(content_type) = content_type {
+                    let value = http::HeaderValue::from_static(content_type);
+                    response.headers_mut().insert("content-type", value);
+                }
                 response
             }
             _ => std::future::pending().await,

@@ -11,6 +11,7 @@ use hedgerow_core::position::TopicId;
 use hedgerow_core::spec::{ReplaySpec, TopicSpec};
 use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo};
+use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::dead_letter::Blob;
 use hedgerow_store::catalog::ReplayState;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 /// A subscription that gives up at once.
-fn lettered() -> Value {
+pub fn lettered() -> Value {
     json!({
         "deadLetterDestination":
             {"endpointType": "LocalDirectory", "properties": {"path": "late"}},
@@ -34,24 +35,32 @@ fn lettered() -> Value {
 }
 
 /// A world with a topic, two subscriptions to it, and what they answer now.
-struct Scene {
-    world: World,
-    topic: TopicId,
+pub struct Scene {
+    pub world: World,
+    pub topic: TopicId,
     answer: Arc<AtomicU16>,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let answer = Arc::new(AtomicU16::new(400));
-        let answered = Arc::clone(&answer);
-        let world = World::with_settings(settings_without_probation(), move |_, _| {
-            Meet::status(answered.load(Ordering::Relaxed))
-        });
-        let topic = world.topic("orders").await;
+        let settings = settings_without_probation();
+        let scene = Self::with(settings, TopicSpec::default()).await;
+        let world = &scene.world;
         world
             .subscribe("orders", "the-sub", lettered())
             .await
             .unwrap();
+        scene
+    }
+
+    /// With no subscription yet.
+    pub async fn with(settings: EngineSettings, spec: TopicSpec) -> Self {
+        let answer = Arc::new(AtomicU16::new(400));
+        let answered = Arc::clone(&answer);
+        let world = World::with_settings(settings, move |_, _| {
+            Meet::status(answered.load(Ordering::Relaxed))
+        });
+        let topic = world.topic_with("orders", spec).await;
         Self {
             world,
             topic,
@@ -66,11 +75,11 @@ impl Scene {
     }
 
     /// From now on everything is accepted.
-    fn heal(&self) {
+    pub fn heal(&self) {
         self.answer.store(200, Ordering::Relaxed);
     }
 
-    async fn begin(&self, spec: Value) -> Result<ReplayInfo, CommandError> {
+    pub async fn begin(&self, spec: Value) -> Result<ReplayInfo, CommandError> {
         let spec = Box::new(ReplaySpec::check(&spec).unwrap());
         let create = |answer| {
             Command::Replay(ReplayCommand::Create {
@@ -100,7 +109,7 @@ impl Scene {
     }
 
     /// Replays, and waits for the end.
-    async fn replay(&self, spec: Value) -> ReplayInfo {
+    pub async fn replay(&self, spec: Value) -> ReplayInfo {
         let begun = self.begin(spec).await.unwrap();
         self.ended(begun.replay.id).await
     }
@@ -118,7 +127,7 @@ impl Scene {
     }
 
     /// Requests that were replayed, in order.
-    fn replayed(&self) -> Vec<Seen> {
+    pub fn replayed(&self) -> Vec<Seen> {
         let all = self.world.seen().into_iter();
         all.filter(|seen| seen.headers.contains_key("hedgerow-replay-of"))
             .collect()

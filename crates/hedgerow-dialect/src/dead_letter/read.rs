@@ -14,6 +14,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{ExtraMembers, LOWER_CASE_NAMES, NAMES, PREFIX};
+use crate::publish::domain;
 
 /// Why a record or a blob is none of ours.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,6 +32,21 @@ pub struct ReadLetter<'a> {
     pub topic: Option<Cow<'a, str>>,
 }
 
+impl ReadLetter<'_> {
+    /// The topic of the domain with this path that the event named when it was published (ED-069 to ED-071, ED-073). A record
+    /// does not tell what a header of that request named: then it is what the source would name.
+    #[must_use]
+    pub fn domain_topic(&self, domain_path: &str) -> Option<Box<str>> {
+        let mut all = self.event.extensions.iter();
+        let attribute = all.find(|(name, _)| name == domain::ATTRIBUTE);
+        let attribute = attribute.and_then(|(_, json)| serde_json::from_str::<Text<'_>>(json).ok());
+        let attribute = attribute.as_ref().map(|text| &*text.0);
+        let named = self.topic.as_deref().or(attribute);
+        let named = named.or(self.event.source.as_deref())?;
+        domain::topic_named(domain_path, named).ok()
+    }
+}
+
 /// The records of a blob, each as JSON.
 ///
 /// # Errors
@@ -41,7 +57,8 @@ pub fn records(blob: &[u8]) -> Result<Vec<&RawValue>, ReadError> {
         .map_err(|error| ReadError(format!("it is no list of records: {error}")))
 }
 
-/// Reads a record of a topic with this schema. `topic_path` is the topic's path: what carries it as its source was converted.
+/// Reads a record of a topic with this schema. `topic_path` is the topic's path, or the domain's: what carries it as
+/// its source was converted.
 ///
 /// # Errors
 ///
@@ -118,7 +135,7 @@ fn cloud_event<'a>(
         return Ok(ReadLetter {
             event,
             reason,
-            topic: (source == topic_path).then_some(source),
+            topic: Some(source).filter(|source| is_of(source, topic_path)),
         });
     }
     event.source = Some(source);
@@ -142,6 +159,12 @@ fn cloud_event<'a>(
         reason,
         topic: None,
     })
+}
+
+/// Whether a path is that of the topic, or of a topic of the domain.
+fn is_of(path: &str, topic_path: &str) -> bool {
+    let below = path.strip_prefix(topic_path);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with("/topics/"))
 }
 
 /// What is no extension of a `CloudEvent`.

@@ -2,6 +2,9 @@
 
 use hedgerow_core::name::DomainTopicName;
 
+/// The attribute that names it beside the source (ED-073).
+pub(crate) const ATTRIBUTE: &str = "domaintopic";
+
 /// The name of the domain topic that `named` means: it is its bare name, or its full path below `domain` (ED-069, ED-070).
 pub(crate) fn topic_named(domain: &str, named: &str) -> Result<Box<str>, &'static str> {
     let name = match named.strip_prefix(domain) {

@@ -85,7 +85,7 @@ impl<'b> Attributes<'b> {
             let max = limits::EXTENSIONS_PER_EVENT_MAX;
             return Err(format!("it has more than {max} extension attributes"));
         }
-        if name == "domaintopic" {
+        if name == domain::ATTRIBUTE {
             self.domain_topic = text;
         }
         self.extensions.push((name, json));
