@@ -114,20 +114,28 @@ pub(crate) async fn run(context: Arc<Context>, gather: Gather, reports: mpsc::Se
     let trace = formed.trace.get().and_then(attempt::next_trace);
     let custom = formed.custom;
     let trace = trace.as_deref();
-    // It follows from the events, in whatever order they travel.
     let id = || {
-        let mut seqs: Vec<_> = formed.events.iter().map(|(seq, _)| *seq).collect();
-        seqs.push(seq);
-        seqs.sort_unstable();
-        let topic = job.topic;
-        delivery::batch_id(seqs.into_iter().map(|seq| {
-            let position = Position { topic, seq };
-            delivery::system_id(&context.store_id, key.subscription, position)
-        }))
+        let seqs = formed.events.iter().map(|(seq, _)| *seq);
+        let seqs = std::iter::once(seq).chain(seqs).collect();
+        message_id(&context.store_id, key.subscription, job.topic, seqs)
     };
     let request = attempt::post(&context, &job, formed.body, sent, &custom, trace, id);
     let others = formed.events.into();
     attempt::exchange(&context, job, first, others, request, reports).await;
+}
+
+/// What signatures name a batch by: it follows from its events, in whatever order they travel.
+fn message_id(
+    store_id: &[u8; 16],
+    subscription: SubscriptionId,
+    topic: TopicId,
+    mut seqs: Vec<u64>,
+) -> String {
+    seqs.sort_unstable();
+    delivery::batch_id(seqs.into_iter().map(|seq| {
+        let position = Position { topic, seq };
+        delivery::system_id(store_id, subscription, position)
+    }))
 }
 
 /// Fills a body, in the order in which the deliveries are given, until the next one does not fit.
@@ -250,4 +258,27 @@ async fn read_row(
 pub(crate) fn worth_reading(plan: &Plan, limits: &BatchLimits) -> usize {
     let least = delivery::event_bytes_min(plan.delivery_schema) + ",".len();
     limits.events_max.min(1 + limits.preferred_bytes / least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FC-13: a receiver knows a batch again by its id, also if another retry brought its events in another order.
+    #[test]
+    fn the_id_of_a_batch_does_not_depend_on_the_order() {
+        let id = |subscription, topic, seqs: &[u64]| {
+            let (subscription, topic) = (SubscriptionId(subscription), TopicId(topic));
+            message_id(&[7; 16], subscription, topic, seqs.to_vec())
+        };
+        assert_eq!(id(1, 1, &[3, 1, 2]), id(1, 1, &[1, 2, 3]));
+        for other in [
+            id(1, 1, &[1, 2]),
+            id(1, 1, &[1, 2, 4]),
+            id(2, 1, &[1, 2, 3]),
+            id(1, 2, &[1, 2, 3]),
+        ] {
+            assert_ne!(other, id(1, 1, &[1, 2, 3]));
+        }
+    }
 }

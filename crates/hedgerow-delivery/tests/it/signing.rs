@@ -150,6 +150,48 @@ async fn both_secrets_hold_during_a_rotation() {
     );
 }
 
+/// ED-142 with ED-219, ED-221: a batch has one signature, over the whole array, and one id for as long as the same events travel
+/// together; its parts have their own.
+#[tokio::test(start_paused = true)]
+async fn batches_are_signed_whole() {
+    let meet = |ids: &str, attempt: usize| match (ids, attempt) {
+        ("a,b,c", 0) => Meet::status(503),
+        ("a,b,c", _) => Meet::status(413),
+        _ => Meet::status(200),
+    };
+    let world = World::with_settings(settings(), meet);
+    let topic = world.topic("orders").await;
+    let declared = json!({
+        "destination": { "endpointType": "WebHook", "properties": {
+            "endpointUrl": "https://the-sub.example/hook", "maxEventsPerBatch": 10 } },
+        "batch": { "splitOn413": true },
+        "signing": { "secret": secret(2), "previousSecret": secret(1) },
+    });
+    world
+        .subscribe("orders", "the-sub", declared)
+        .await
+        .unwrap();
+    world.pause("the-sub", true).await;
+    world.publish(topic, &["a", "b", "c"]).await;
+    world.settle().await;
+    world.pause("the-sub", false).await;
+    world.sleep_until(Duration::from_secs(600)).await;
+    let seen = world.seen();
+    let ids: Vec<_> = seen.iter().map(|one| one.event_id.as_str()).collect();
+    assert_eq!(ids, ["a,b,c", "a,b,c", "a", "b,c"]);
+    let id = |seen: &Seen| seen.headers["webhook-id"].clone();
+    for one in &seen {
+        for byte in [1, 2] {
+            let arrived = arrived_seconds(one);
+            assert!(is_verified(one, &secret(byte), arrived), "{one:?}");
+        }
+        assert!(!is_verified(one, &secret(3), arrived_seconds(one)));
+    }
+    assert_eq!(id(&seen[0]), id(&seen[1]), "the same events");
+    let all: std::collections::BTreeSet<_> = seen[1..].iter().map(id).collect();
+    assert_eq!(all.len(), 3, "a part is another message");
+}
+
 /// Design D4: signatures are dated by the system's clock, which receivers share, and not by the server's time, which takes long
 /// to follow a step of it.
 #[tokio::test(start_paused = true)]
