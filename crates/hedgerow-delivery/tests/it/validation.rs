@@ -10,7 +10,7 @@ use hedgerow_delivery::validation::{Callback, Called};
 use hedgerow_store::catalog::{Exchange, Provisioning, ValidationState};
 use serde_json::{Value, json};
 
-use crate::world::{Asked, Greet, Meet, World, settings};
+use crate::world::{Asked, Greet, Meet, World, in_profile, settings};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -673,8 +673,9 @@ async fn one_that_is_asked_can_be_deleted() {
     let handle = world.handle.clone();
     let waits = tokio::spawn(async move {
         let name = "the-sub".parse().unwrap();
-        let spec = json!({ "destination": { "endpointType": "WebHook", "properties":
+        let mut spec = json!({ "destination": { "endpointType": "WebHook", "properties":
             { "endpointUrl": "https://the-sub.example/hook?code=secret" } } });
+        in_profile(&mut spec);
         let spec = hedgerow_core::spec::SubscriptionSpec::check(&spec)
             .unwrap()
             .spec;

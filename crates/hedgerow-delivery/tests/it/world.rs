@@ -9,7 +9,7 @@ use hedgerow_core::hold::ProbationDurations;
 use hedgerow_core::limits;
 use hedgerow_core::position::{Mark, TopicId};
 use hedgerow_core::retry::Jitter;
-use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{Profile, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::command::{
@@ -20,6 +20,7 @@ use hedgerow_delivery::engine::{Engine, Parts};
 use hedgerow_delivery::metrics::Metrics;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_delivery::spawner::Spawner;
+use hedgerow_dialect::dead_letter::ExtraMembers;
 use hedgerow_io::clock::{Clock, TokioClock};
 use hedgerow_io::http::{AddressGuard, Client, ClientOptions};
 use hedgerow_store::disk::Disk;
@@ -116,6 +117,21 @@ impl Table for BreakableTable {
     }
 }
 
+/// The profile that the tests run in (ED-317): `cargo xtask test` runs them in both. What is declared has the defaults that a
+/// server of this profile gives it.
+pub fn profile() -> Profile {
+    let named = std::env::var("HEDGEROW_TEST_PROFILE");
+    let named = named.as_deref().unwrap_or("default");
+    Profile::named(named).expect("`default` or `strict` in HEDGEROW_TEST_PROFILE")
+}
+
+/// Gives a declaration the defaults of the profile.
+pub fn in_profile(declared: &mut serde_json::Value) {
+    if profile() == Profile::Strict && declared["deadLetter"]["dropIfNotFound"].is_null() {
+        declared["deadLetter"]["dropIfNotFound"] = json!(true);
+    }
+}
+
 /// The settings of the worked timelines: the specification's, without chance.
 pub fn settings() -> EngineSettings {
     let mut settings = EngineSettings::default();
@@ -123,6 +139,8 @@ pub fn settings() -> EngineSettings {
     settings.retry.jitter = Jitter::OFF;
     // Handshakes have tests of their own.
     settings.validation.is_enabled = false;
+    settings.profile = profile();
+    settings.dead_letter_members = ExtraMembers::of(profile());
     "https://events.example".clone_into(&mut settings.public_url);
     "events.example".clone_into(&mut settings.webhook_origin);
     settings
@@ -354,6 +372,7 @@ impl World {
         for (member, value) in more.as_object().expect("an object") {
             spec[member] = value.clone();
         }
+        in_profile(&mut spec);
         let spec = SubscriptionSpec::check(&spec)
             .expect("a valid declaration")
             .spec;

@@ -156,3 +156,127 @@ async fn declarations_with_files_follow_the_profile() {
     assert_eq!(refused.status, 400);
     server.stop_and_wait().await;
 }
+
+/// A subscription of both profiles' topics whose dead letters go to `deadletter`, of batches in CloudEvents.
+fn in_batches(receiver: &Receiver) -> Value {
+    let mut declared = declared(receiver, "deadletter");
+    declared["destination"]["properties"]["maxEventsPerBatch"] = json!(10);
+    declared["eventDeliverySchema"] = json!("CloudEventSchemaV1_0");
+    declared["retryPolicy"] = json!({ "maxDeliveryAttempts": 3 });
+    declared
+}
+
+/// Two events of one request in the CloudEvents schema.
+fn two_cloud_events() -> String {
+    let event = |id| json!({ "specversion": "1.0", "id": id, "source": "/s", "type": "T" });
+    json!([event("1"), event("2")]).to_string()
+}
+
+async fn publish_two(server: &TestServer, key: &str) {
+    let path = subscription("orders", "the-sub");
+    let pause = format!("{path}/pause");
+    assert_eq!(server.admin("POST", &pause, Value::Null).await.status, 200);
+    let request = http::Request::post("/orders/api/events")
+        .header("aeg-sas-key", key)
+        .header("content-type", "application/cloudevents-batch+json");
+    let published = server.send(request, two_cloud_events()).await;
+    assert_eq!(published.status, 200, "{}", published.text());
+    let resume = format!("{path}/resume");
+    assert_eq!(server.admin("POST", &resume, Value::Null).await.status, 200);
+}
+
+/// ED-317, ED-221, ED-255: a batch that is refused with 413 ends in both profiles for all of its events, without being divided; the
+/// records of a strict server have the page's members and no others.
+#[tokio::test]
+async fn a_batch_that_is_too_large_ends_in_both_profiles() {
+    for (profile, is_strict) in [("default", false), ("strict", true)] {
+        let root = tempfile::tempdir().unwrap();
+        let server = start(root.path(), profile).await;
+        let key = server
+            .topic_with("orders", json!({ "inputSchema": "CloudEventSchemaV1_0" }))
+            .await;
+        let mut receiver = Receiver::start().await;
+        receiver.answer(413);
+        let path = subscription("orders", "the-sub");
+        let made = server.admin("PUT", &path, in_batches(&receiver)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        publish_two(&server, &key).await;
+        assert_eq!(receiver.next().await.header("hedgerow-batch-size"), "2");
+        server
+            .wait_for("orders", "the-sub", |status| status["deadLettered"] == 2)
+            .await;
+        assert!(receiver.is_empty(), "{profile}: nothing is sent again");
+        server.stop_and_wait().await;
+        let [file] = files(root.path()).try_into().unwrap();
+        let records: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let mut names: Vec<_> = records[0].as_object().unwrap().keys().collect();
+        names.sort_unstable();
+        let mut expected = vec![
+            "deadletterreason",
+            "deliveryattempts",
+            "id",
+            "lastdeliveryoutcome",
+            "publishtime",
+            "source",
+            "specversion",
+            "type",
+        ];
+        if !is_strict {
+            expected.extend(["lastdeliveryattempttime", "lasthttpstatuscode"]);
+            expected.sort_unstable();
+        }
+        assert_eq!(names, expected, "{profile}: {records}");
+    }
+}
+
+/// ED-247, ED-317: a container that is gone when a dead letter is written: the strict profile drops it at once and says why; by
+/// default it waits, is told of, and is written when the container is there again.
+#[tokio::test]
+async fn a_container_that_is_gone_is_what_the_profile_says() {
+    for (profile, is_strict) in [("default", false), ("strict", true)] {
+        let root = tempfile::tempdir().unwrap();
+        let server = start(root.path(), profile).await;
+        let key = server.topic("orders").await;
+        let mut receiver = Receiver::start().await;
+        receiver.answer(400);
+        let path = subscription("orders", "the-sub");
+        let made = server
+            .admin("PUT", &path, declared(&receiver, "deadletter"))
+            .await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        std::fs::remove_dir(root.path().join("deadletter")).unwrap();
+        assert_eq!(server.publish("orders", &key, event("1")).await.status, 200);
+        receiver.next().await;
+        if is_strict {
+            server
+                .wait_for("orders", "the-sub", |status| status["dropped"] == 1)
+                .await;
+            let records = server
+                .admin("GET", "/api/v1/terminalRecords", Value::Null)
+                .await
+                .json();
+            let record = &records["value"][0];
+            assert_eq!(record["disposition"], "Dropped", "{record}");
+            assert_eq!(
+                record["dropReason"], "DeadLetterDestinationUnavailable",
+                "{record}"
+            );
+        } else {
+            let status = server
+                .wait_for("orders", "the-sub", |status| {
+                    !status["deadLetterProblem"].is_null()
+                })
+                .await;
+            assert_eq!(
+                (&status["dropped"], &status["deadLettered"]),
+                (&json!(0), &json!(0))
+            );
+            let page = "/api/v1/deadLetters?topic=orders&eventSubscription=the-sub";
+            let listed = server
+                .list_until(page, |listed| listed["value"][0]["failedWrites"] == 1)
+                .await;
+            assert_eq!(listed["value"][0]["eventId"], "1");
+        }
+        server.stop_and_wait().await;
+    }
+}
