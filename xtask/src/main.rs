@@ -86,7 +86,7 @@ const COMMANDS: [Command; 13] = [
     },
     Command {
         name: "mutants",
-        options: "[--only NAME]",
+        options: "[--only NAMES]",
         about: "puts faults into the rules, one at a time: the tests must notice each",
         run: mutants::run,
     },
