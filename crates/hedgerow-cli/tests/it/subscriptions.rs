@@ -558,6 +558,7 @@ fn filters_are_tried_on_a_sample() {
     let wanted = ["--advanced-filter", "data.color", "StringIn", "red"];
     let told = printed(&server.run(&[&test[..], &wanted].concat()));
     assert!(told.contains(r#"data.color is "red""#), "{told}");
+    assert!(told.ends_with("the event is wanted\n"), "{told}");
     let unwanted = ["--subject-begins-with", "invoices/"];
     let refused = server.run(&[&test[..], &unwanted].concat());
     let complaint = complained(&refused, 1);
@@ -567,7 +568,8 @@ fn filters_are_tried_on_a_sample() {
     );
     let endpoint = endpoint_with(200);
     server.subscribe("orders", "billing", &endpoint);
-    printed(&server.run(&[&test[..], &["--name", "billing"]].concat()));
+    let told = printed(&server.run(&[&test[..], &["--name", "billing"]].concat()));
+    assert_eq!(told, "the event is wanted: the filter has no clause\n");
     let other = server.run(&[&test[..], &["--event-ttl", "5"]].concat());
     assert!(complained(&other, 1).contains("retryPolicy"));
 }

@@ -81,11 +81,12 @@ pub(super) struct Replays {
     resume: Option<u32>,
 }
 
-const LIST: [Column; 8] = [
+const LIST: [Column; 9] = [
     ("ID", "/id"),
     ("TOPIC", "/topic"),
     ("SUBSCRIPTION", "/eventSubscription"),
     ("STATE", "/state"),
+    ("DRY RUN", "/dryRun"),
     ("REPLAYED", "/progress/replayed"),
     ("SKIPPED", "/progress/skipped"),
     ("CREATED", "/createdTime"),

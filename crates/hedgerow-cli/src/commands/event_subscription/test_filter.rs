@@ -56,7 +56,16 @@ impl TestFilter {
             Format::Json => output::json(&answer),
             Format::Table => {
                 let clauses = answer["clauses"].as_array().map_or(&[][..], Vec::as_slice);
-                output::list(clauses, &CLAUSES, format);
+                if !clauses.is_empty() {
+                    output::list(clauses, &CLAUSES, format);
+                }
+                if answer["matched"] == true {
+                    output::line(if clauses.is_empty() {
+                        "the event is wanted: the filter has no clause"
+                    } else {
+                        "the event is wanted"
+                    });
+                }
             }
         }
         if answer["matched"] == true {

@@ -189,7 +189,11 @@ impl<'b> EventBuilder<'b> {
                     "\"topic\" must be \"{topic_path}\" if it is present"
                 ));
             }
-            (Some(_), None) => return Err("\"topic\" is missing".to_owned()),
+            (Some(_), None) => {
+                let message =
+                    "\"topic\" is missing: it names the topic of the domain that the event is of";
+                return Err(message.to_owned());
+            }
             (Some(domain), Some(topic)) => {
                 let name = domain::topic_named(domain, &topic);
                 Some(name.map_err(|rule| format!("\"topic\" {rule}"))?)
