@@ -230,6 +230,8 @@ class DomainTopicSubscriptions:
         self.server = server
 
     def begin_create_or_update(self, group, domain, topic, name, subscription):
+        # The test's own name is shorter than one may be (ED-268).
+        name = name if len(name) >= 3 else kit.unique(name)
         path = f"/domains/{domain}/topics/{topic}/eventSubscriptions/{name}"
         self.server.admin("PUT", path, without_batches(subscription.serialize()["properties"]))
         return Done(lambda: Subscription(self.server.admin("GET", path)))
