@@ -20,6 +20,7 @@ mod resolve;
 pub mod scripted;
 pub mod target;
 pub mod trust;
+pub mod watch;
 
 pub use address::{AddressGuard, Denied, Rule, UrlDenied};
 pub use answer::{Answer, AnswerBody, BodyError, Excerpt};
@@ -32,3 +33,4 @@ pub use options::ClientOptions;
 pub use pool::Connections;
 pub use target::{Scheme, Target, TargetError};
 pub use trust::{ExtraRoots, TlsDemands};
+pub use watch::{Timings, Watch};

@@ -18,10 +18,11 @@ use http_body_util::Full;
 use super::address::Denied;
 use super::answer::{Answer, AnswerBody, Home};
 use super::channel::{Channel, ExchangeError, Outgoing};
-use super::connect::{Connect, ConnectError};
+use super::connect::{Connect, ConnectError, Connecting};
 use super::options::ClientOptions;
 use super::pool::{Connections, Pool};
 use super::target::Target;
+use super::watch::{Mark, Watch};
 
 /// Why there is no answer. What it means for a delivery is decided by the rule table (ED-182).
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +121,39 @@ impl Client {
                 }
             }
         }
-        let mut channel = self.open(target).await?;
+        let connect = || self.connector.connect(target);
+        let channel = self.open(target, connect).await?;
+        self.first_exchange(channel, request).await
+    }
+
+    /// The same over a connection of its own, for somebody who watches: what is sent and how long its parts take is the same as
+    /// for the first request to a target. The connection is not kept for others.
+    pub async fn send_watched(
+        &self,
+        target: &Target,
+        request: Request<Bytes>,
+        watch: &Watch,
+    ) -> Result<Answer, SendError> {
+        let request = outgoing(target, request);
+        let connect = || -> Connecting<'_> {
+            Box::pin(async move {
+                let connection = self.connector.connect_watched(target, watch).await?;
+                // Some connectors know no parts.
+                watch.mark(Mark::Connected);
+                Ok(watch.over(connection))
+            })
+        };
+        let channel = self.open(target, connect).await?;
+        let mut answer = self.first_exchange(channel, request).await?;
+        answer.body.home.keep = Duration::ZERO;
+        Ok(answer)
+    }
+
+    async fn first_exchange(
+        &self,
+        mut channel: Channel,
+        request: Outgoing,
+    ) -> Result<Answer, SendError> {
         match channel.exchange(request).await {
             Ok(answer) => Ok(self.answer(channel, answer)),
             Err(ExchangeError::Failed(error) | ExchangeError::Unsent(_, Some(error))) => {
@@ -153,13 +186,17 @@ impl Client {
         self.pool.connections_to(target)
     }
 
-    async fn open(&self, target: &Target) -> Result<Channel, SendError> {
+    async fn open<'a>(
+        &self,
+        target: &Target,
+        connect: impl FnOnce() -> Connecting<'a>,
+    ) -> Result<Channel, SendError> {
         let connections_max = self.pool.options().connections_max;
         let slot = self
             .pool
             .reserve(target)
             .ok_or(SendError::TooManyConnections { connections_max })?;
-        let connection = self.connector.connect(target).await?;
+        let connection = connect().await?;
         Channel::new(connection, slot, self.pool.options().head_bytes_max)
             .await
             .map_err(failure)

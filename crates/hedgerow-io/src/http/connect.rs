@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::address::Denied;
 use super::target::Target;
+use super::watch::Watch;
 
 /// A connection that is being opened. Dropping it gives up.
 pub type Connecting<'a> =
@@ -22,6 +23,11 @@ pub type Connecting<'a> =
 pub trait Connect: Send + Sync + 'static {
     /// Opens a connection to `target`, encrypted if its scheme says so, ready for HTTP/1.1.
     fn connect<'a>(&'a self, target: &'a Target) -> Connecting<'a>;
+
+    /// The same, by the same rules, for somebody who watches. Whoever knows the parts of it marks them.
+    fn connect_watched<'a>(&'a self, target: &'a Target, _watch: &'a Watch) -> Connecting<'a> {
+        self.connect(target)
+    }
 }
 
 /// An open connection. Dropping it closes it.

@@ -21,6 +21,7 @@ use super::network::Network;
 use super::resolve::Resolver;
 use super::target::{Scheme, Target};
 use super::trust::Encryption;
+use super::watch::{Mark, Watch};
 
 /// How long one address may take when there is another one to try. The last one has as long as the caller gives it.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
@@ -72,17 +73,34 @@ impl GuardedConnector {
         &self.guard
     }
 
-    async fn open(&self, target: &Target) -> Result<Connection, ConnectError> {
+    async fn open(
+        &self,
+        target: &Target,
+        watch: Option<&Watch>,
+    ) -> Result<Connection, ConnectError> {
+        let mark = |reached| {
+            if let Some(watch) = watch {
+                watch.mark(reached);
+            }
+        };
         let addresses = self.addresses(target).await?;
+        if matches!(target.host(), Host::Domain(_)) {
+            mark(Mark::Named);
+        }
         let stream = connect_to_one_of(&addresses)
             .await
             .map_err(ConnectError::Connect)?;
+        mark(Mark::Connected);
         let peer = stream.peer_addr().map_err(ConnectError::Connect)?;
         self.guard.judge_with_scheme(target.scheme(), peer.ip())?;
         stream.set_nodelay(true).map_err(ConnectError::Connect)?;
         match target.scheme() {
             Scheme::Http => Ok(Connection::new(stream)),
-            Scheme::Https => self.encrypt(target, stream).await,
+            Scheme::Https => {
+                let connection = self.encrypt(target, stream).await?;
+                mark(Mark::Encrypted);
+                Ok(connection)
+            }
         }
     }
 
@@ -134,7 +152,11 @@ impl GuardedConnector {
 
 impl Connect for GuardedConnector {
     fn connect<'a>(&'a self, target: &'a Target) -> Connecting<'a> {
-        Box::pin(self.open(target))
+        Box::pin(self.open(target, None))
+    }
+
+    fn connect_watched<'a>(&'a self, target: &'a Target, watch: &'a Watch) -> Connecting<'a> {
+        Box::pin(self.open(target, Some(watch)))
     }
 }
 

@@ -130,7 +130,7 @@ async fn a_port_where_nobody_listens_is_a_connect_error() {
 }
 
 /// An authority of this test's own, and a TLS server with a certificate from it for `name`.
-async fn tls_server(name: &str) -> (Server, CertificateDer<'static>) {
+pub async fn tls_server(name: &str) -> (Server, CertificateDer<'static>) {
     let (server, root) = tls_server_speaking(name, rustls::ALL_VERSIONS).await;
     (server, root.der().clone())
 }
@@ -176,7 +176,7 @@ async fn tls_server_speaking(
     (server, authority)
 }
 
-fn client_trusting(extra_roots: Vec<CertificateDer<'static>>) -> Client {
+pub fn client_trusting(extra_roots: Vec<CertificateDer<'static>>) -> Client {
     let options = ConnectorOptions {
         allow_networks: vec!["127.0.0.0/8".parse().unwrap()],
         extra_roots,
@@ -188,7 +188,7 @@ fn client_trusting(extra_roots: Vec<CertificateDer<'static>>) -> Client {
     )
 }
 
-fn https(server: &Server, host: &str) -> Target {
+pub fn https(server: &Server, host: &str) -> Target {
     target(&format!("https://{host}:{}/", server.address.port()))
 }
 

@@ -10,3 +10,4 @@ mod misbehaving;
 mod objects;
 mod paused;
 mod server;
+mod watched;
