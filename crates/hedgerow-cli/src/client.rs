@@ -54,6 +54,7 @@ pub struct Client {
     token: Option<String>,
     /// Certificates of the authorities to trust, in place of the system's.
     ca_file: Option<PathBuf>,
+    answer_timeout: Duration,
 }
 
 /// What a server answered.
@@ -139,6 +140,7 @@ impl Client {
             server,
             token,
             ca_file: None,
+            answer_timeout: ANSWER_TIMEOUT,
         }
     }
 
@@ -146,6 +148,15 @@ impl Client {
     #[must_use]
     pub fn trusting(self, ca_file: Option<PathBuf>) -> Self {
         Self { ca_file, ..self }
+    }
+
+    /// Waits so long for answers: for what takes the server longer than most.
+    #[must_use]
+    pub fn waiting(self, answer_timeout: Duration) -> Self {
+        Self {
+            answer_timeout,
+            ..self
+        }
     }
 
     /// Asks the admin API. `path` begins behind `/api/v1`.
@@ -272,9 +283,13 @@ impl Client {
             let stream = tls::shake_hands(stream, &self.server.host, ca_file).await?;
             exchange(stream, request).await.map_err(lost)
         };
-        let answered = tokio::time::timeout(ANSWER_TIMEOUT, answered).await;
-        let (head, bytes) = answered
-            .map_err(|_| lost(format!("nothing came in {} s", ANSWER_TIMEOUT.as_secs())))??;
+        let answered = tokio::time::timeout(self.answer_timeout, answered).await;
+        let (head, bytes) = answered.map_err(|_| {
+            lost(format!(
+                "nothing came in {} s",
+                self.answer_timeout.as_secs()
+            ))
+        })??;
         let body = match serde_json::from_slice(&bytes) {
             Ok(body) => body,
             // An error page of something in between is shown by its status alone.

@@ -212,6 +212,12 @@ pub const HANDSHAKE_DRY_RUNS_MAX: usize = 8;
 /// Handshakes that are only tried, and wait for their turn: each is somebody who waits, for tens of seconds if many do.
 pub const HANDSHAKE_DRY_RUNS_WAITING_MAX: usize = 64;
 
+/// Bytes of the request of an endpoint's test that are shown: its head, and what most events have.
+pub const ENDPOINT_TEST_SENT_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the answer's body that are shown there: enough for a page that says what is wrong.
+pub const ENDPOINT_TEST_BODY_BYTES_MAX: usize = 16 * 1024;
+
 /// Notices of deletions that are sent at a time: each has a connection.
 pub const DELETION_NOTICES_MAX: usize = 32;
 

@@ -12,7 +12,9 @@ use hedgerow_core::event::{Event, TRACEPARENT_HEADER};
 use hedgerow_core::limits;
 use hedgerow_core::outcome::{DeadLetterReason, Failure, Met, parse_retry_after};
 use hedgerow_core::position::{Position, TopicId};
-use hedgerow_core::retry::{DeliveryKey, is_late_success};
+use hedgerow_core::retry::{
+    self, DeliveryKey, FailedAttempt, RetryPolicy, RetrySettings, is_late_success,
+};
 use hedgerow_core::time::{Now, Timestamp};
 use hedgerow_dialect::delivery::{self, Content, DeliveryHeaders, ResolvedHeaders, Unusable};
 use hedgerow_dialect::event_grid::path_of;
@@ -29,6 +31,9 @@ use crate::gather::Gathered;
 use crate::in_full;
 use crate::plan::Plan;
 use crate::remember::{self, RecordTo};
+
+/// What an endpoint answers that is gone for good (ED-186).
+pub(crate) const GONE: u16 = 410;
 
 /// What all attempts share.
 pub(crate) struct Context {
@@ -273,7 +278,7 @@ pub(crate) async fn read(
 }
 
 /// Waits until `span` after `start` has passed by at least one tick: an answer at exactly that time is in time.
-async fn sleep_past(clock: &dyn Clock, start: Now, span: Duration) {
+pub(crate) async fn sleep_past(clock: &dyn Clock, start: Now, span: Duration) {
     loop {
         let elapsed = clock.passed(start, clock.now());
         if elapsed > span {
@@ -284,7 +289,8 @@ async fn sleep_past(clock: &dyn Clock, start: Now, span: Duration) {
     }
 }
 
-fn request(
+/// The request for one event.
+pub(crate) fn request(
     context: &Context,
     job: &Job,
     position: Position,
@@ -401,7 +407,7 @@ pub(crate) fn next_trace(incoming: &str) -> Option<String> {
 }
 
 /// What the attempt met, and the answer if there was one.
-fn judge(result: Result<Answer, SendError>, wall: Timestamp) -> (Found, Option<Answer>) {
+pub(crate) fn judge(result: Result<Answer, SendError>, wall: Timestamp) -> (Found, Option<Answer>) {
     match result {
         Ok(answer) => {
             let retry_after = answer
@@ -434,6 +440,31 @@ fn judge(result: Result<Answer, SendError>, wall: Timestamp) -> (Found, Option<A
             };
             (found, None)
         }
+    }
+}
+
+/// What follows an attempt for an event that may not end: the next slot of its schedule, whatever it met. One that was in
+/// flight in too many crashes ends all the same.
+pub(crate) fn never_dead(
+    settings: &RetrySettings,
+    next: retry::Next,
+    failed: &FailedAttempt,
+) -> retry::Next {
+    match next {
+        retry::Next::Dead(reason)
+            if reason != DeadLetterReason::UndeliverableDueToRepeatedCrash =>
+        {
+            let policy = RetryPolicy {
+                max_delivery_attempts: u16::MAX,
+                ..RetryPolicy::default()
+            };
+            let failed = FailedAttempt {
+                floor: failed.floor.max(settings.floors.other),
+                ..*failed
+            };
+            retry::after_failure(settings, &policy, &failed)
+        }
+        next => next,
     }
 }
 

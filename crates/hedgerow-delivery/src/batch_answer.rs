@@ -85,8 +85,7 @@ pub(crate) async fn read(
     let Some(answer) = answer else {
         return (Entries::All, None);
     };
-    let is_asked = plan.batch_answers.per_entry_acknowledgement && plan.batch.is_some();
-    if !is_asked || !met.is_success() || answer.body.is_empty() || !is_json(&answer) {
+    if !may_name_entries(plan, met, &answer) {
         return (Entries::All, Some(Rest::Unread(answer)));
     }
     let (entries, excerpt) = match read_body(answer).await {
@@ -97,6 +96,20 @@ pub(crate) async fn read(
         Err((body, why)) => (Entries::Unclear(why), excerpt(&body, false)),
     };
     (entries, Some(Rest::Read(excerpt)))
+}
+
+/// Whether an answer may say something about single events.
+pub(crate) fn may_name_entries(plan: &Plan, met: &Met, answer: &Answer) -> bool {
+    let is_asked = plan.batch_answers.per_entry_acknowledgement && plan.batch.is_some();
+    is_asked && met.is_success() && !answer.body.is_empty() && is_json(answer)
+}
+
+/// What such a body says about a batch of this event alone.
+pub(crate) fn entries_of(body: &[u8], is_whole: bool, event: &StoredEvent) -> Entries {
+    if is_whole {
+        return said(body, std::iter::once(event_id(event)));
+    }
+    Entries::Unclear("the body of the answer could not be read whole".to_owned())
 }
 
 fn is_json(answer: &Answer) -> bool {

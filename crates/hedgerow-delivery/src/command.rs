@@ -23,6 +23,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use crate::declare::{Declared, SubscriptionDeclaration};
 use crate::domain_topics::{DomainTopicInfo, DomainTopicPage, DomainTopicQuery};
 use crate::dry_run::{DryRun, DryRunQuery};
+use crate::endpoint_test::{EndpointTest, EndpointTestQuery};
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{EndpointCredits, GaugesFrom, GaugesPage};
 use crate::metrics::{Metrics, TopicMetrics};
@@ -200,6 +201,13 @@ pub enum Command {
         query: DryRunQuery,
         /// What it came to.
         answer: Answer<DryRun>,
+    },
+    /// Asks an endpoint, sends it an event, and changes nothing (ED-312).
+    TestEndpoint {
+        /// Which, and what.
+        query: EndpointTestQuery,
+        /// What it came to.
+        answer: Answer<EndpointTest>,
     },
     /// Completes a handshake by its URL.
     CallBack {

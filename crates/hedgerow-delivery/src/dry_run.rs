@@ -7,6 +7,7 @@ use hedgerow_store::catalog::Exchange;
 
 use crate::command::{Command, CommandError, EngineHandle};
 use crate::handshake::HandshakeReport;
+use crate::wire::WireRequest;
 
 pub use crate::handshake::Step;
 
@@ -34,6 +35,8 @@ pub struct DryRun {
     pub rate: AllowedRate,
     /// What was exchanged, without secrets (ED-161).
     pub exchange: Exchange,
+    /// What was sent, if that was asked for.
+    pub wire: Option<WireRequest>,
 }
 
 impl DryRun {
@@ -48,6 +51,7 @@ impl DryRun {
             is_by_hand: matches!(report.consent, Consent::ByHand(_)),
             rate,
             exchange: report.exchange,
+            wire: report.wire,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
@@ -15,14 +15,16 @@ use hedgerow_dialect::delivery::{CustomHeaders, Signer};
 use hedgerow_dialect::handshake::{cloud_events, event_grid};
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
-use hedgerow_io::http::{BodyError, Client, SendError, Target};
+use hedgerow_io::http::watch::Mark;
+use hedgerow_io::http::{BodyError, Client, SendError, Target, Watch};
 use hedgerow_store::catalog::Exchange;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request};
 
 use crate::in_full;
 use crate::plan::secret_headers;
 use crate::strike::Secrets;
+use crate::wire::{Seen, WireAnswer, WireRequest};
 
 /// One handshake to make.
 pub(crate) struct HandshakeJob {
@@ -44,6 +46,8 @@ pub(crate) struct HandshakeJob {
     pub(crate) settings: Arc<ValidationSettings>,
     pub(crate) client: Arc<Client>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Whether the report tells what was sent, and how long it took.
+    pub(crate) is_watched: bool,
 }
 
 /// How the endpoint is asked.
@@ -64,6 +68,8 @@ pub(crate) struct HandshakeReport {
     /// What the endpoint says; a failed try is a refusal.
     pub(crate) consent: Consent,
     pub(crate) exchange: Exchange,
+    /// What was sent in the last try, if that was asked for.
+    pub(crate) wire: Option<WireRequest>,
     /// What went wrong first in the last try; `None` if the endpoint consents.
     pub(crate) failed_at: Option<Step>,
     /// Whether there was a connection at all is not known: the time was over before anything came back.
@@ -115,13 +121,6 @@ impl Step {
     }
 }
 
-/// What arrived of an answer.
-#[derive(Default)]
-struct Seen {
-    head: Option<(StatusCode, HeaderMap)>,
-    body: BytesMut,
-}
-
 /// Why there is no whole answer.
 enum NoAnswer {
     Send(SendError),
@@ -138,13 +137,19 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
         let code = chance::uuid();
         let sent = job.clock.now().timestamp;
         let mut seen = Seen::default();
-        let asking = ask(&job, &code, sent, &mut seen);
+        let sent_max = limits::ENDPOINT_TEST_SENT_BYTES_MAX;
+        let watch = job.is_watched.then(|| Watch::begin(sent_max));
+        let asking = ask(&job, &code, sent, watch.as_ref(), &mut seen);
         let asked = tokio::time::timeout(job.settings.timeout, asking).await;
         let asked = asked.unwrap_or(Err(NoAnswer::Time));
         let is_whole = asked.is_ok();
         let ended_at = Step::of(&asked);
         let is_connection_unknown = matches!(asked, Err(NoAnswer::Time)) && seen.head.is_none();
         let secrets = secrets(&job, &code);
+        let wire = watch.map(|watch| {
+            watch.mark(Mark::Over);
+            WireRequest::of(&watch, &secrets, &fixed_headers(&job))
+        });
         let (met, consent, error) = judge(&job, &code, asked, &seen, &secrets);
         if job.settings.is_tried_again(tries, met) {
             tokio::time::sleep(job.settings.retry_delay).await;
@@ -154,12 +159,20 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
             Consent::Given(_) => String::new(),
             Consent::ByHand(message) | Consent::Refused(message) => message.clone(),
         };
+        let kept = limits::RESPONSE_EXCERPT_BYTES_MAX;
+        let shown = WireAnswer::of(&seen, &secrets, kept, is_whole);
+        let (status, headers, body) = match shown {
+            Some(answer) => (Some(answer.status), answer.headers, answer.body),
+            None => (None, Vec::new(), String::new()),
+        };
         let exchange = Exchange {
             time: job.clock.now().timestamp,
             message,
             tries,
+            status,
+            headers,
+            body,
             error,
-            ..shown(&secrets, &seen, is_whole)
         };
         return HandshakeReport {
             subscription: job.subscription,
@@ -172,6 +185,7 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
             is_connection_unknown,
             consent,
             exchange,
+            wire,
         };
     }
 }
@@ -181,11 +195,16 @@ async fn ask(
     job: &HandshakeJob,
     code: &str,
     now: Timestamp,
+    watch: Option<&Watch>,
     seen: &mut Seen,
 ) -> Result<(), NoAnswer> {
     let _open = job.clock.open_exchange();
-    let sending = job.client.send(&job.target, request(job, code, now));
-    let answer = sending.await.map_err(NoAnswer::Send)?;
+    let request = request(job, code, now);
+    let sent = match watch {
+        Some(watch) => job.client.send_watched(&job.target, request, watch).await,
+        None => job.client.send(&job.target, request).await,
+    };
+    let answer = sent.map_err(NoAnswer::Send)?;
     seen.head = Some((answer.status, answer.headers));
     answer
         .body
@@ -296,36 +315,18 @@ fn secrets(job: &HandshakeJob, code: &str) -> Secrets {
     Secrets::of_endpoint(job.path_and_query.path(), &[query, &ours], &headers)
 }
 
+/// Those custom headers that every request has.
+fn fixed_headers(job: &HandshakeJob) -> HeaderMap {
+    let fixed = job.custom_headers.fixed();
+    fixed
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 fn without_secrets(headers: &HeaderMap, secrets: &Secrets) -> HeaderMap {
     let struck = headers.iter().filter_map(|(name, value)| {
         let text = secrets.strike(&String::from_utf8_lossy(value.as_bytes()), false);
         Some((name.clone(), HeaderValue::from_str(&text).ok()?))
     });
     struck.collect()
-}
-
-/// The answer for people: its beginning, without secrets.
-fn shown(secrets: &Secrets, seen: &Seen, is_whole: bool) -> Exchange {
-    let Some((status, headers)) = &seen.head else {
-        return Exchange::default();
-    };
-    let mut left = limits::EXCHANGE_HEADERS_BYTES_MAX;
-    let mut shown = Vec::new();
-    for (name, value) in headers {
-        let text = String::from_utf8_lossy(value.as_bytes());
-        let bytes = name.as_str().len() + text.len();
-        if bytes > left {
-            break;
-        }
-        left -= bytes;
-        shown.push((name.to_string(), secrets.strike(&text, false)));
-    }
-    let kept = seen.body.len().min(limits::RESPONSE_EXCERPT_BYTES_MAX);
-    let is_cut = kept < seen.body.len() || !is_whole;
-    Exchange {
-        status: Some(status.as_u16()),
-        headers: shown,
-        body: secrets.strike(&String::from_utf8_lossy(&seen.body[..kept]), is_cut),
-        ..Exchange::default()
-    }
 }

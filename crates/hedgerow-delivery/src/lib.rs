@@ -40,6 +40,7 @@ pub mod command;
 pub mod declare;
 pub mod domain_topics;
 pub mod dry_run;
+pub mod endpoint_test;
 mod endpoints;
 pub mod engine;
 mod expiries;
@@ -66,6 +67,7 @@ pub mod spawner;
 mod strike;
 pub mod validation;
 mod windows;
+pub mod wire;
 pub mod written_letters;
 
 /// An error with everything behind it, in one line.

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode_str;
 use readings::Readings;
 
 /// What stands for a secret.
-const STRUCK_OUT: &str = "***";
+pub(crate) const STRUCK_OUT: &str = "***";
 /// Values shorter than this, in bytes, are no secrets, and striking them out would leave nothing to read.
 const SECRET_BYTES_MIN: usize = 6;
 /// From so many bytes on the beginning of a secret says something, where a text was cut.

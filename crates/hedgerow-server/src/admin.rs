@@ -4,6 +4,7 @@ mod apply;
 mod dead_letters;
 mod domains;
 mod dry_run;
+mod endpoint_test;
 mod events;
 mod explanation;
 mod extract;
@@ -12,6 +13,7 @@ mod health;
 mod merge;
 mod replays;
 mod routes;
+mod sample;
 mod signing;
 mod store;
 mod subscriptions;
@@ -150,6 +152,11 @@ macro_rules! add_source {
                 (Method::POST, concat!($path, "/validateEndpoint")),
                 (Admin, Topic),
                 dry_run::post,
+            )
+            .add(
+                (Method::POST, concat!($path, "/testEndpoint")),
+                (Admin, Topic),
+                endpoint_test::post,
             )
             .add(
                 (Method::POST, concat!($path, "/events/{eventId}/resend")),

@@ -332,22 +332,9 @@ impl Catalog {
                 validation,
             } => {
                 let subscription = Subscription {
-                    id,
-                    topic,
                     domain_topic,
-                    name,
-                    spec: *spec,
-                    created,
-                    filters: Vec::new(),
-                    former_filters: Vec::new(),
                     validation,
-                    update: None,
-                    allowed_rate: None,
-                    is_paused: false,
-                    paused: None,
-                    is_gone: false,
-                    resumed: None,
-                    purges: Vec::new(),
+                    ..Subscription::new(id, topic, name, *spec, created)
                 };
                 self.add_subscription(subscription, next_seq(topic));
             }
@@ -480,6 +467,35 @@ impl Catalog {
 }
 
 impl Subscription {
+    /// One that is declared, and nothing else yet.
+    #[must_use]
+    pub const fn new(
+        id: SubscriptionId,
+        topic: TopicId,
+        name: SubscriptionName,
+        spec: SubscriptionSpec,
+        created: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            topic,
+            domain_topic: None,
+            name,
+            spec,
+            created,
+            filters: Vec::new(),
+            former_filters: Vec::new(),
+            validation: None,
+            update: None,
+            allowed_rate: None,
+            is_paused: false,
+            paused: None,
+            is_gone: false,
+            resumed: None,
+            purges: Vec::new(),
+        }
+    }
+
     /// The filter that decides about an event, or decided; `None` if there was none yet, or if it is forgotten.
     #[must_use]
     pub fn filter_at(&self, seq: u64) -> Option<&FilterSpec> {

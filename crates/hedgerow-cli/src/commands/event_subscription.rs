@@ -8,6 +8,7 @@ mod delivery_attribute;
 mod repeated;
 pub(super) mod settings;
 mod signing;
+mod test_endpoint;
 mod test_filter;
 mod validate;
 
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 use self::advice::advice;
 use self::settings::Settings;
 use self::signing::Rotate;
+use self::test_endpoint::TestEndpoint;
 use self::test_filter::TestFilter;
 use self::validate::Validate;
 use super::ServerOptions;
@@ -73,6 +75,9 @@ enum Action {
     /// Tries a filter on a sample event, and declares nothing: says what each clause found. Exits with 1 unless the event is
     /// wanted.
     TestFilter(TestFilter),
+    /// Tests an endpoint: makes the handshake as it would be made, sends one test event, and shows all that was exchanged. Declares
+    /// and stores nothing. Exits with 1 unless the event is delivered.
+    TestEndpoint(TestEndpoint),
     /// Lists the subscriptions of a topic.
     List(Source),
     /// Deletes a subscription and everything owed to it.
@@ -317,6 +322,7 @@ impl EventSubscriptionCommand {
                 Ok(())
             }
             Action::TestFilter(test) => test.run(&client, format).await,
+            Action::TestEndpoint(test) => test.run(client, format).await,
             Action::Validate(validate) => validate.run(&client, format).await,
             Action::List(source) => {
                 let reply = client.admin(Method::GET, &source.path(), None).await?;

@@ -418,6 +418,56 @@ fn an_endpoint_can_be_tried() {
     assert_eq!(listed, json!([]));
 }
 
+/// ED-312: the whole exchange is printed, and scripts learn by the exit status and by JSON what it came to.
+#[test]
+fn an_endpoint_can_be_tested() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let test = |more: &[&str]| {
+        let command = ["event-subscription", "test-endpoint"];
+        let source = ["--source-resource-id", "orders"];
+        server.run(&[&command[..], &source, more].concat())
+    };
+    let says = |first_line: &str| format!("you said {first_line}");
+    let accepting = endpoint_that_says(200, says) + "?code=secret";
+    let told = printed(&test(&["--endpoint", &accepting]));
+    for line in [
+        "test event: Delivered",
+        "> POST /hook?*** HTTP/1.1",
+        "> aeg-event-type: Notification",
+        "< 200",
+        "= an event with this answer is delivered",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+    }
+    assert!(
+        told.contains("total ") && !told.contains("secret"),
+        "{told}"
+    );
+
+    let busy = endpoint_with(503);
+    let refused = test(&["--endpoint", &busy, "--output", "json"]);
+    let shown: Value = serde_json::from_slice(&refused.stdout).unwrap();
+    assert_eq!(shown.pointer("/event/outcome"), Some(&json!("Busy")));
+    assert_eq!(shown.pointer("/event/answer/status"), Some(&json!(503)));
+    let complaint = complained(&refused, 1);
+    assert!(
+        complaint.contains("is tried again in about 30 s"),
+        "{complaint}"
+    );
+
+    let endpoint = endpoint_with(200);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let create = ["event-subscription", "create", "--endpoint", &endpoint];
+    printed(&server.run(&[&create[..], &which].concat()));
+    let told = printed(&test(&["--name", "billing"]));
+    assert!(told.contains("> aeg-subscription-name: BILLING"), "{told}");
+    let mixed = test(&["--name", "billing", "--max-delivery-attempts", "3"]);
+    assert!(complained(&mixed, 1).contains("go with --endpoint"));
+    complained(&test(&[]), 2);
+}
+
 /// ED-143, ED-149: each time the option is given is one header, and the secret is shown nowhere.
 #[test]
 fn custom_headers_are_declared_by_their_words() {

@@ -18,8 +18,7 @@ use hedgerow_store::{StoreError, StoredEvent};
 
 use super::Engine;
 use super::attempts::without_attempt;
-use super::settlements::GONE;
-use crate::attempt::AttemptEnd;
+use crate::attempt::{AttemptEnd, GONE};
 use crate::note::{AttemptNote, NoteNext};
 use crate::plan::Plan;
 use crate::remember::{self, Circumstances};

@@ -116,6 +116,7 @@ impl Engine {
                 self.await_validation(id, name, answer);
             }
             Command::DryRun { query, answer } => self.dry_run(&query, answer),
+            Command::TestEndpoint { query, answer } => self.test_endpoint(query, answer),
             Command::CallBack { callback, answer } => return self.call_back(&callback, answer),
             change => {
                 self.declarations.waiting.push_back(Wanted::Command(change));
@@ -303,6 +304,7 @@ impl Engine {
             | Command::StartDeliveries { .. }
             | Command::AwaitValidation { .. }
             | Command::DryRun { .. }
+            | Command::TestEndpoint { .. }
             | Command::Resend { .. }
             | Command::CallBack { .. }
             | Command::DeadLetters { .. }

@@ -50,6 +50,7 @@ impl Engine {
             settings: asked.settings,
             client: Arc::clone(&self.context.client),
             clock: Arc::clone(&self.clock),
+            is_watched: false,
         })
     }
 }

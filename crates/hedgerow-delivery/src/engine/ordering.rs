@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use hedgerow_core::filter::FilterEvent;
-use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::position::{Position, SubscriptionId};
-use hedgerow_core::retry::{self, FailedAttempt, RetryPolicy};
+use hedgerow_core::retry::{self, FailedAttempt};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::view::FIRST_IN_FLIGHT;
 
 use super::{Engine, Internal};
+use crate::attempt;
 use crate::runner::DUE_ROWS_MAX;
 
 /// Deliveries that are begun at a time.
@@ -128,25 +128,8 @@ impl Engine {
         self.plan_wake(id)
     }
 
-    /// What follows an attempt for an event that may not end: the next slot of its schedule, whatever it met. One that was in
-    /// flight in too many crashes ends all the same.
+    /// What follows an attempt for an event that may not end ([`attempt::never_dead`]).
     pub(super) fn never_dead(&self, next: retry::Next, failed: &FailedAttempt) -> retry::Next {
-        let floor = self.settings.retry.floors.other;
-        match next {
-            retry::Next::Dead(reason)
-                if reason != DeadLetterReason::UndeliverableDueToRepeatedCrash =>
-            {
-                let policy = RetryPolicy {
-                    max_delivery_attempts: u16::MAX,
-                    ..RetryPolicy::default()
-                };
-                let failed = FailedAttempt {
-                    floor: failed.floor.max(floor),
-                    ..*failed
-                };
-                retry::after_failure(&self.settings.retry, &policy, &failed)
-            }
-            next => next,
-        }
+        attempt::never_dead(&self.settings.retry, next, failed)
     }
 }

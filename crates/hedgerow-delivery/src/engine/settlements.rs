@@ -19,7 +19,7 @@ use hedgerow_store::{StoreError, StoredEvent};
 
 use super::Engine;
 use super::attempts::Ending;
-use crate::attempt::{AttemptEnd, ReportKind};
+use crate::attempt::{AttemptEnd, GONE, ReportKind};
 use crate::attempt_log::{self, AttemptLine, LineCircumstances};
 use crate::metrics::SubscriptionMetrics;
 use crate::note::{AttemptNote, NoteNext};
@@ -30,9 +30,6 @@ use crate::runner::{DueKey, Flight};
 
 /// Notes of late exchanges that are kept beside those of open ones, so that looking through them is rare.
 const LATE_ORDER_SLACK: usize = 1024;
-
-/// What an endpoint answers that is gone for good (ED-186).
-pub(super) const GONE: u16 = 410;
 
 impl Engine {
     /// Takes what became of an attempt.

@@ -106,7 +106,7 @@ impl Validations {
     }
 
     /// Whether an endpoint has to consent before it gets anything.
-    fn is_needed_for(&self, spec: &SubscriptionSpec) -> bool {
+    pub(super) fn is_needed_for(&self, spec: &SubscriptionSpec) -> bool {
         let Destination::WebHook { endpoint_url, .. } = &spec.destination;
         let host = url::Url::parse(endpoint_url.as_str())
             .ok()

@@ -16,6 +16,7 @@ mod declare;
 mod departures;
 mod dry_run;
 mod endpoint_limits;
+mod endpoint_test;
 mod explain;
 mod fairness;
 mod fencing;

@@ -23,11 +23,7 @@ pub async fn post(
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let mut body = json_body(&app, request).await?;
-    let name: SubscriptionName = match &body["name"] {
-        Value::Null => NAME.parse()?,
-        Value::String(name) => name.parse()?,
-        _ => return Err(ApiError::member("name", "must be a text")),
-    };
+    let name = named(&body)?;
     let engine = app.engine()?;
     complete(&app, profile_of(&engine, &topic), &mut body);
     keep_secrets(&engine, &topic, name.as_str(), &mut body).await?;
@@ -41,7 +37,24 @@ pub async fn post(
     Ok(Json(shown(&spec, &dry_run)))
 }
 
+/// The name that the endpoint is told.
+pub fn named(body: &Value) -> Result<SubscriptionName, ApiError> {
+    match &body["name"] {
+        Value::Null => Ok(NAME.parse()?),
+        Value::String(name) => Ok(name.parse()?),
+        _ => Err(ApiError::member("name", "must be a text")),
+    }
+}
+
 fn shown(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
+    let Destination::WebHook { endpoint_url, .. } = &spec.destination;
+    let mut json = shown_handshake(spec, dry_run);
+    json["endpointBaseUrl"] = json!(endpoint_url.base());
+    json
+}
+
+/// What each step of a handshake came to.
+pub fn shown_handshake(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
     let Destination::WebHook { endpoint_url, .. } = &spec.destination;
     let handshake = match spec.event_delivery_schema {
         DeliverySchema::CloudEventSchemaV1_0 => "Options",
@@ -57,7 +70,6 @@ fn shown(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
     let steps = steps.filter(|step| has_tls || *step != Step::Tls);
     let steps: Vec<Value> = steps.map(|step| shown_step(step, dry_run)).collect();
     json!({
-        "endpointBaseUrl": endpoint_url.base(),
         "handshake": handshake,
         "provisioningState": would_be.as_str(),
         "steps": steps,

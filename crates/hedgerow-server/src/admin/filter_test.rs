@@ -2,19 +2,14 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
-use hedgerow_core::event::Event;
 use hedgerow_core::filter::{Clause, ClauseVerdict, Filter, FilterEvent, Found};
-use hedgerow_core::spec::{FilterSpec, InputSchema, TopicSpec};
-use hedgerow_core::time::Timestamp;
+use hedgerow_core::spec::{FilterSpec, TopicSpec};
 use hedgerow_delivery::command::{Command, EngineHandle};
-use hedgerow_dialect::event_grid::{PublishError, topic_path};
-use hedgerow_dialect::publish;
-use http::HeaderMap;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::extract::Names;
 use super::json_body;
+use super::sample::{Defaults, Sample};
 use crate::error::ApiError;
 use crate::state::{App, SharedApp};
 
@@ -25,8 +20,9 @@ pub async fn post(
 ) -> Result<Json<Value>, ApiError> {
     let mut body = json_body(&app, request).await?;
     let engine = app.engine()?;
-    let name = topic.clone();
-    let declared = engine.ask(|answer| Command::Topic { name, answer }).await?;
+    let topics = engine.topics();
+    let declared = topics.get(&topic.to_ascii_lowercase());
+    let declared = declared.ok_or_else(|| ApiError::no_topic(&topic))?;
     let Some(members) = body.as_object_mut() else {
         return Err(ApiError::member("", "must be an object"));
     };
@@ -34,10 +30,15 @@ pub async fn post(
         return Err(ApiError::member("event", "is required: a sample event"));
     };
     let filter = filter_of(&app, &engine, &declared.spec, &topic, members).await?;
-    let sample = Sample::new(&declared.spec, sample, app.time())?;
-    let path = topic_path(declared.name.as_str());
-    let event = sample.event(&declared.spec, &path)?;
-    Ok(Json(judge(&app, &filter, &FilterEvent::new(&event, &path))))
+    let defaults = Defaults {
+        id: "sample",
+        now: app.time(),
+        domain_topic: "sample",
+    };
+    let sample = Sample::new(&declared.spec, sample, &defaults)?;
+    let event = sample.event(declared, &mut || "sample".to_owned())?;
+    let event = FilterEvent::new(&event, &declared.path);
+    Ok(Json(judge(&app, &filter, &event)))
 }
 
 /// The filter that a request is about: one that it has, or that of a subscription.
@@ -77,74 +78,6 @@ async fn filter_of(
             Ok(filter)
         }
     }
-}
-
-/// A sample event, as a publish request would have it.
-struct Sample {
-    headers: HeaderMap,
-    body: Vec<u8>,
-}
-
-impl Sample {
-    /// What every event of the schema has and filters seldom look at may be left out.
-    fn new(topic: &TopicSpec, mut sample: Value, now: Timestamp) -> Result<Self, ApiError> {
-        let Some(members) = sample.as_object_mut() else {
-            return Err(ApiError::member("event", "must be an object"));
-        };
-        let time = now.to_string();
-        let defaults: &[(&str, &str)] = match topic.input_schema {
-            InputSchema::EventGridSchema => &[
-                ("id", "sample"),
-                ("subject", "sample"),
-                ("eventTime", &time),
-                ("dataVersion", ""),
-            ],
-            InputSchema::CloudEventSchemaV1_0 => &[
-                ("id", "sample"),
-                ("source", "sample"),
-                ("specversion", "1.0"),
-            ],
-            InputSchema::CustomEventSchema => &[],
-        };
-        for (name, default) in defaults {
-            let member = members.entry(*name).or_insert(Value::Null);
-            if member.is_null() {
-                *member = json!(default);
-            }
-        }
-        let is_cloud = topic.input_schema == InputSchema::CloudEventSchemaV1_0;
-        let (media_type, body) = if is_cloud {
-            ("application/cloudevents+json", sample)
-        } else {
-            ("application/json", json!([sample]))
-        };
-        let headers = [(CONTENT_TYPE, HeaderValue::from_static(media_type))];
-        Ok(Self {
-            headers: headers.into_iter().collect(),
-            body: body.to_string().into_bytes(),
-        })
-    }
-
-    fn event<'s>(&'s self, topic: &'s TopicSpec, path: &'s str) -> Result<Event<'s>, ApiError> {
-        let request = publish::Request {
-            headers: &self.headers,
-            topic,
-            topic_path: path,
-            domain: None,
-        };
-        let read = publish::decode(&self.body, &request, &mut || "sample".to_owned());
-        let published = read.map_err(|error| ApiError::member("event", &told(&error)))?;
-        let event = published.events.into_iter().next();
-        event.ok_or_else(|| ApiError::member("event", "is none"))
-    }
-}
-
-/// What is wrong, and where if it is one member.
-fn told(error: &PublishError) -> String {
-    let details = error.details.iter().map(|detail| detail.message.as_str());
-    let mut told = vec![error.message.as_str()];
-    told.extend(details);
-    told.join(" ")
 }
 
 fn judge(app: &App, spec: &FilterSpec, event: &FilterEvent<'_>) -> Value {

@@ -14,6 +14,7 @@ mod departures;
 mod domains;
 mod double_members;
 mod endpoint_limits;
+mod endpoint_test;
 mod explanation;
 mod filter_test;
 mod filters;

@@ -79,7 +79,8 @@ impl TestFilter {
     }
 }
 
-fn read(path: &str) -> Result<Value, Failure> {
+/// The JSON of a file, or of the standard input.
+pub(super) fn read(path: &str) -> Result<Value, Failure> {
     let mut text = String::new();
     let read = if path == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
