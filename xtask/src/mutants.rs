@@ -21,7 +21,7 @@ use self::list::Mutant;
 /// The list, from the root.
 const LIST: &str = "xtask/mutants.txt";
 /// A fault may keep the tests from ending; that is noticed too.
-const TESTS_MAX: Duration = Duration::from_secs(180);
+const TESTS_MAX: Duration = Duration::from_secs(90);
 /// Building one may take this long.
 const BUILD_MAX: Duration = Duration::from_secs(900);
 
