@@ -19,6 +19,9 @@ const NUMBERS: [&str; 7] = [
     "seconds", "rounds", "pending", "dead", "explain", "deletes", "idle",
 ];
 
+/// Of these there is one at most, or none.
+const SIZES: [&str; 3] = ["quick", "full", "smoke"];
+
 /// The command.
 pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     let handed_over = handed_over(arguments)?;
@@ -55,6 +58,9 @@ fn handed_over(arguments: &[String]) -> Result<Vec<String>, Failure> {
             return Err(format!("--{name} counts from 1"));
         }
     }
+    if SIZES.iter().filter(|size| options.has(size)).count() > 1 {
+        return Err("bench is one of --quick, --full and --smoke, or none".to_owned());
+    }
     let mut handed_over = Vec::new();
     for flag in ACCEPTED.flags {
         if options.has(flag) {
@@ -88,7 +94,14 @@ mod tests {
             read("--check --compare a.json --full"),
             Ok("--full --check --compare a.json".to_owned())
         );
-        for line in ["--rounds 0", "--second 1", "--binary x", "--pending many"] {
+        for line in [
+            "--rounds 0",
+            "--second 1",
+            "--binary x",
+            "--pending many",
+            "--quick --full",
+            "--full --smoke",
+        ] {
             assert!(read(line).is_err(), "{line}");
         }
     }

@@ -11,7 +11,13 @@ use crate::shell::{self, Workspace};
 /// What is looked at when nothing else is asked for: single events in and out.
 const LOAD: &str = "deliver";
 /// The loads that there are, in hedgerow-sim: a wrong name is better known before that is built.
-const LOADS: [&str; 4] = ["ingest", "ingest-arrays", "deliver", "deliver-arrays"];
+const LOADS: [&str; 5] = [
+    "ingest",
+    "ingest-arrays",
+    "deliver",
+    "deliver-arrays",
+    "batches",
+];
 /// Without them `perf` sees the innermost call only.
 const FLAGS: &str = "-C force-frame-pointers=yes";
 

@@ -25,6 +25,7 @@ mod goals;
 mod held;
 mod idle;
 mod laggards;
+mod leftovers;
 mod load;
 mod matching;
 mod next_due;
@@ -50,6 +51,7 @@ use tempfile::TempDir;
 
 use self::cases::{CASES, Case, MANY, MANY_TOPIC, NONE_TOPIC};
 use self::compare::Earlier;
+use self::leftovers::Hold;
 use self::load::IS_INTERRUPTED;
 use self::noise::Moment;
 use self::options::Options;
@@ -78,7 +80,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let measured = bench.measure(&mut table);
     let void = goals::why_void(&table);
     print!("\n{}", table.to_text(&CASES));
-    println!("\n{}", goals::to_text(&table));
+    println!("\n{}", goals::to_text(&table, &bench.options));
     if let Some(earlier) = &earlier {
         println!("{}", earlier.beside(&CASES, &table, &bench.options.about()));
     }
@@ -92,7 +94,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(void) = &void {
         println!("{void}");
     }
-    if let Some(path) = &bench.options.json {
+    if let Some(path) = &bench.options.json
+        && IS_INTERRUPTED.load(Ordering::Relaxed)
+    {
+        println!(
+            "{} is not written, since this is not the whole run",
+            path.display()
+        );
+    } else if let Some(path) = &bench.options.json {
         let about = bench.options.about();
         let text = format!("{:#}\n", table.to_json(&CASES, &about, void.as_deref()));
         fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -104,12 +113,19 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Fails when nobody may write to the file, and leaves what is in it: that may be the earlier run.
+/// Fails when nobody may write to the file, and leaves all as it was: what is in it may be the earlier run, and a file that is
+/// there looks like one.
 fn can_be_written(path: &Path) -> Result<(), String> {
+    let was_there = path.exists();
     let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened
-        .map(drop)
-        .map_err(|error| format!("{}: {error}", path.display()))
+    let left = opened.and_then(|_| {
+        if was_there {
+            Ok(())
+        } else {
+            fs::remove_file(path)
+        }
+    });
+    left.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The figures of one case in one round.
@@ -138,6 +154,8 @@ pub struct Bench {
     subject: Option<Subject>,
     raw_log: Option<RawLog>,
     directory: TempDir,
+    /// Goes after the directory.
+    _hold: Hold,
     /// How many servers there were.
     subjects: usize,
     /// What was measured in this round so far.
@@ -149,15 +167,18 @@ impl Bench {
     fn start(options: Options) -> Result<Self, String> {
         fs::create_dir_all(&options.directory)
             .map_err(|error| format!("{}: {error}", options.directory.display()))?;
+        leftovers::allow_files()?;
+        let hold = Hold::take(&options.directory)?;
         options.check_room()?;
         let directory = tempfile::Builder::new()
-            .prefix("bench-")
+            .prefix(leftovers::PREFIX)
             .tempdir_in(&options.directory)
             .map_err(|error| format!("no temporary directory: {error}"))?;
         Ok(Self {
             receiver: Receiver::start(1 + MANY)?,
             options,
             directory,
+            _hold: hold,
             subject: None,
             raw_log: None,
             subjects: 0,
@@ -277,10 +298,13 @@ impl Bench {
     }
 }
 
-/// Lets loads end at SIGINT and SIGTERM, so that the server is ended and the files are removed.
+/// Lets loads end at SIGINT and SIGTERM, and at SIGHUP of a terminal that is closed, so that the server is ended and the files
+/// are removed. Under `nohup` the last one stays ignored.
 fn end_on_interrupt() -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};
 
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_hang_up_ignored = ignores_hang_up(&status);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -292,9 +316,18 @@ fn end_on_interrupt() -> Result<(), String> {
                 let Ok(mut terminate) = signal(SignalKind::terminate()) else {
                     return;
                 };
+                let hung_up = async {
+                    // A handler alone would end that it is ignored.
+                    if !is_hang_up_ignored && let Ok(mut hang_up) = signal(SignalKind::hangup()) {
+                        hang_up.recv().await;
+                    } else {
+                        std::future::pending::<()>().await;
+                    }
+                };
                 tokio::select! {
                     _ = tokio::signal::ctrl_c() => {}
                     _ = terminate.recv() => {}
+                    () = hung_up => {}
                 }
                 IS_INTERRUPTED.store(true, Ordering::Relaxed);
             });
@@ -303,9 +336,35 @@ fn end_on_interrupt() -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a program ignores SIGHUP, by its `status` in `/proc`: a mask in which that signal, the first, is the last bit.
+fn ignores_hang_up(status: &str) -> bool {
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nohup_is_seen() {
+        for (status, is_ignored) in [
+            (
+                "SigBlk:\t0000000000000001\nSigIgn:\t0000000000001000\n",
+                false,
+            ),
+            (
+                "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n",
+                true,
+            ),
+            ("", false),
+        ] {
+            assert_eq!(ignores_hang_up(status), is_ignored, "{status}");
+        }
+    }
 
     #[test]
     fn whether_a_file_can_be_written_is_known_before_and_changes_nothing_in_it() {
@@ -314,6 +373,9 @@ mod tests {
         fs::write(&path, "earlier").unwrap();
         assert_eq!(can_be_written(&path), Ok(()));
         assert_eq!(fs::read_to_string(&path).unwrap(), "earlier");
+        let new = directory.path().join("new.json");
+        assert_eq!(can_be_written(&new), Ok(()));
+        assert!(!new.exists());
         assert!(can_be_written(directory.path()).is_err());
         assert!(can_be_written(&directory.path().join("missing").join("run.json")).is_err());
     }

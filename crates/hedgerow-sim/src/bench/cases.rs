@@ -22,7 +22,7 @@ pub const ONE_TOPIC: &str = "one";
 /// See [`NONE_TOPIC`].
 pub const MANY_TOPIC: &str = "many";
 
-/// The topic of a hundred endpoints.
+/// The topic of a hundred endpoints, or a thousand.
 pub const CROWD_TOPIC: &str = "crowd";
 /// The topics of the case `laggards`.
 pub const SMALL_TOPIC: &str = "small";
@@ -80,7 +80,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 33] = [
+pub const CASES: [Case; 34] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -150,7 +150,7 @@ pub const CASES: [Case; 33] = [
     ),
     once(case(
         "batches-100",
-        "100 events a request out, published before, beside the same bytes without the server: events/s",
+        "100 events a request out, published before, beside the same bodies without the server: events/s",
         batches::run,
     )),
     case(
@@ -217,6 +217,11 @@ pub const CASES: [Case; 33] = [
         "crowd",
         "healthy endpoints beside 1 % that hang and 10 % that are slow, of 100: deliveries/s",
         crowd::run,
+    )),
+    once(case(
+        "hanging",
+        "healthy endpoints beside 10 % that hang for 30 s, of 1,000: deliveries/s",
+        crowd::hanging,
     )),
     once(case(
         "dead",

@@ -5,8 +5,9 @@
 //! | --- | --- | --- |
 //! | [`Closed`] | on each connection as soon as the last request was answered | how much is taken, and how long an answer takes |
 //! | [`Open`] | so many events a second, whether or not answers come | nothing: the receiver reads the events' ages |
+//! | [`Replay`] | bodies that are there, over and over, as [`Closed`] does | nothing: the receiver counts bytes |
 //!
-//! Both end by themselves.
+//! All end by themselves.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -249,7 +250,7 @@ impl Publishers {
 
 fn delivered(backlog: Option<&Backlog>) -> u64 {
     backlog.map_or(0, |backlog| {
-        backlog.endpoints.iter().map(|one| one.requests()).sum()
+        backlog.endpoints.iter().map(|one| one.events()).sum()
     })
 }
 
@@ -306,6 +307,54 @@ impl Open {
     }
 }
 
+/// Clients that send bodies which are there, each as soon as its last one was answered.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// Where to.
+    pub target: Target,
+    /// How many send at a time.
+    pub connections: usize,
+    /// What they send, in turn.
+    pub bodies: Vec<Bytes>,
+    /// For how long.
+    pub time: Duration,
+}
+
+impl Replay {
+    /// Runs it to its end on a thread of its own, and gives the bytes of the bodies that were answered 200.
+    pub fn run(self) -> Result<u64, String> {
+        on_own_thread(move || self.load())
+    }
+
+    async fn load(self) -> Result<u64, String> {
+        let load = Rc::new(self);
+        let next: Rc<Cell<usize>> = Rc::default();
+        let until = Instant::now() + load.time;
+        let mut tasks = JoinSet::new();
+        for _ in 0..load.connections {
+            let (load, next) = (Rc::clone(&load), Rc::clone(&next));
+            tasks.spawn_local(async move {
+                let mut connection = Connection::open(&load.target).await?;
+                let mut sent = 0;
+                while Instant::now() < until {
+                    check_interrupted()?;
+                    let number = next.replace(next.get() + 1);
+                    let body = &load.bodies[number % load.bodies.len()];
+                    if connection.send(body.clone()).await? == 200 {
+                        sent += body.len() as u64;
+                    }
+                }
+                Ok::<_, String>(sent)
+            });
+        }
+        let mut sent = 0;
+        while let Some(ended) = tasks.join_next().await {
+            sent += ended.map_err(|error| format!("a client broke: {error}"))??;
+        }
+        Ok(sent)
+    }
+}
+
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     path: hyper::Uri,
@@ -334,11 +383,16 @@ impl Connection {
 
     /// Publishes and gives the answer's status.
     async fn post(&mut self, first: u64, len: usize) -> Result<u16, String> {
+        self.send(events::body(first, len)).await
+    }
+
+    /// Sends a body and gives the answer's status.
+    async fn send(&mut self, body: Bytes) -> Result<u16, String> {
         let request = Request::post(self.path.clone())
             .header("host", self.host.clone())
             .header("content-type", HeaderValue::from_static("application/json"))
             .header("aeg-sas-key", self.key.clone())
-            .body(Full::new(events::body(first, len)))
+            .body(Full::new(body))
             .map_err(|error| text(&error))?;
         self.sender.ready().await.map_err(|error| text(&error))?;
         let response = self.sender.send_request(request).await;

@@ -18,6 +18,8 @@ const SAMPLES_PER_SECOND: u32 = 997;
 const SECONDS: u64 = 10;
 /// The load runs longer than it is looked at, at both ends together.
 const MORE: Duration = Duration::from_secs(1);
+/// The topic whose events are delivered as many in a request as they were published in.
+const BATCHES_TOPIC: &str = "batches";
 /// Functions that are listed.
 const LISTED: usize = 25;
 
@@ -29,7 +31,7 @@ struct Load {
     batch: usize,
 }
 
-const LOADS: [Load; 4] = [
+const LOADS: [Load; 5] = [
     Load {
         name: "ingest",
         topic: NONE_TOPIC,
@@ -52,6 +54,12 @@ const LOADS: [Load; 4] = [
         name: "deliver-arrays",
         topic: ONE_TOPIC,
         connections: 2,
+        batch: 100,
+    },
+    Load {
+        name: "batches",
+        topic: BATCHES_TOPIC,
+        connections: 4,
         batch: 100,
     },
 ];
@@ -107,6 +115,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 fn record(bench: &mut Bench, load: &Load, time: Duration, data: &Path) -> Result<f64, String> {
     let endpoints = bench.endpoints(load.topic).to_vec();
     let subject = bench.subject()?;
+    if load.topic == BATCHES_TOPIC {
+        subject.declare_batched(BATCHES_TOPIC, &endpoints, load.batch)?;
+    }
     let perf = Command::new("perf")
         .args(["record", "--quiet", "--event", "cpu-clock", "-g"])
         .args(["--freq", &SAMPLES_PER_SECOND.to_string()])

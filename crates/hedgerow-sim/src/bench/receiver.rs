@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -48,7 +48,9 @@ pub struct Endpoint {
     behaviour: AtomicU8,
     requests: AtomicU64,
     bytes: AtomicU64,
-    batched: AtomicU64,
+    events: AtomicU64,
+    kept: Mutex<Vec<Bytes>>,
+    keeps: AtomicBool,
     latencies: Mutex<Histogram>,
     measures: AtomicBool,
 }
@@ -107,14 +109,16 @@ impl Endpoint {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Events that came in batches, as these say.
-    pub fn batched(&self) -> u64 {
-        self.batched.load(Ordering::Relaxed)
+    /// Events of them: as many as a batch says, else one.
+    pub fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
     }
 
-    /// Counts these anew.
-    pub fn forget_batched(&self) {
-        self.batched.store(0, Ordering::Relaxed);
+    /// Begins to keep the bodies that come, or ends and gives them.
+    pub fn keep(&self, keeps: bool) -> Vec<Bytes> {
+        self.keeps.store(keeps, Ordering::Relaxed);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *kept)
     }
 
     /// Begins to take the times from publishing to here, or ends and gives them.
@@ -138,12 +142,17 @@ impl Endpoint {
         let events = request.headers().get("hedgerow-batch-size");
         let events = events.and_then(|count| count.to_str().ok()?.parse::<u64>().ok());
         let mut bytes_of_body = 0;
+        let keeps = self.keeps.load(Ordering::Relaxed);
+        let mut whole = BytesMut::new();
         let mut body = request.into_body();
         while let Some(Ok(frame)) = body.frame().await {
             let Some(bytes) = frame.data_ref() else {
                 continue;
             };
             bytes_of_body += bytes.len() as u64;
+            if keeps {
+                whole.extend_from_slice(bytes);
+            }
             if self.measures.load(Ordering::Relaxed)
                 && let Some(age) = events::age(bytes)
             {
@@ -155,8 +164,12 @@ impl Endpoint {
             }
         }
         self.bytes.fetch_add(bytes_of_body, Ordering::Relaxed);
-        self.batched
-            .fetch_add(events.unwrap_or(0), Ordering::Relaxed);
+        if keeps {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push(whole.freeze());
+        }
+        self.events
+            .fetch_add(events.unwrap_or(1), Ordering::Relaxed);
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let behaviour = self.behaviour.load(Ordering::Relaxed);
         let status = if behaviour == Behaviour::IsBusy as u8
@@ -210,7 +223,9 @@ async fn bind(ports: usize) -> Result<Vec<(TcpListener, Arc<Endpoint>)>, String>
             behaviour: AtomicU8::new(Behaviour::Accepts as u8),
             requests: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            batched: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            kept: Mutex::default(),
+            keeps: AtomicBool::new(false),
             latencies: Mutex::default(),
             measures: AtomicBool::new(false),
         };

@@ -141,16 +141,43 @@ impl Subject {
         endpoint: &Arc<Endpoint>,
         count: usize,
     ) -> Result<(), String> {
+        let declared = declaration(&endpoint.url(), self.is_signing);
+        self.declare_all(topic, &vec![declared; count])
+    }
+
+    /// Declares a topic with a subscription for each endpoint, that gets one event in `groups` by the last two digits of its id.
+    pub fn declare_in_groups(
+        &mut self,
+        topic: &'static str,
+        endpoints: &[Arc<Endpoint>],
+        groups: usize,
+    ) -> Result<(), String> {
+        let declared = endpoints.iter().enumerate().map(|(number, endpoint)| {
+            let mut declaration = declaration(&endpoint.url(), self.is_signing);
+            if groups > 1 {
+                let ends = (number % groups..100).step_by(groups);
+                let ends: Vec<String> = ends.map(|end| format!("{end:02}")).collect();
+                declaration["filter"] = json!({ "advancedFilters": [
+                    { "operatorType": "StringEndsWith", "key": "id", "values": ends },
+                ]});
+            }
+            declaration
+        });
+        let declared: Vec<Value> = declared.collect();
+        self.declare_all(topic, &declared)
+    }
+
+    /// Declares a topic with these subscriptions, several at a time.
+    fn declare_all(&mut self, topic: &'static str, declared: &[Value]) -> Result<(), String> {
         self.declare(topic, &[])?;
-        let (url, is_signing) = (endpoint.url(), self.is_signing);
         let apis: Vec<Api> = (0..DECLARERS).map(|_| self.api()).collect();
         self.runtime.block_on(async {
             let mut tasks = JoinSet::new();
             for (first, mut api) in apis.into_iter().enumerate() {
-                let url = url.clone();
+                let numbered = declared.iter().cloned().enumerate();
+                let own: Vec<_> = numbered.skip(first).step_by(DECLARERS).collect();
                 tasks.spawn(async move {
-                    for number in (first..count).step_by(DECLARERS) {
-                        let declaration = declaration(&url, is_signing);
+                    for (number, declaration) in own {
                         api.put_subscription(topic, &name(number), declaration)
                             .await?;
                     }
