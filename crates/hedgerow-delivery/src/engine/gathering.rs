@@ -109,12 +109,35 @@ impl Engine {
             && let Some(gathering) = runner.gathering.take()
         {
             let abort = gathering.abort.clone();
+            if gathering.passes_over(&gathered.seqs) {
+                self.begin_all(id, gathering)?;
+                return self.look_again(id);
+            }
             let (started, left, seat) = gathering.split(&gathered.seqs);
             runner.put_back(left);
             runner.body_bytes = gathered.body_bytes;
             self.start_batch(id, &started, seat, &abort, gathered.leave)?;
         }
         self.look_again(id)
+    }
+
+    /// Some that were never begun do not travel with those behind them. The cursor passes events in their order, so a crash
+    /// would forget them: all are begun before any of them starts, and come back as due.
+    fn begin_all(&mut self, id: SubscriptionId, gathering: Gathering) -> Result<(), StoreError> {
+        let (_, all, seat) = gathering.split(&[]);
+        let (unbegun, rows): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|next| next.row.is_none());
+        let mut events: Vec<_> = unbegun
+            .iter()
+            .map(|next| (next.seq, next.published))
+            .collect();
+        events.sort_unstable();
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.put_back(rows);
+            self.moved.insert(runner.topic);
+        }
+        self.give_back(Some(seat), Signal::GivenUp);
+        self.begin(id, &events)
     }
 
     fn gathering_of(&self, id: SubscriptionId, token: u64) -> Option<&Runner> {
@@ -146,11 +169,18 @@ impl Engine {
                 progress: *progress,
             })
             .collect();
-        for deliveries in deliveries.chunks(PER_RECORD) {
-            self.store.journal(Record::Started(Started {
+        let started = |deliveries| {
+            Record::Started(Started {
                 subscription: id,
-                deliveries: deliveries.to_vec(),
-            }))?;
+                deliveries,
+            })
+        };
+        if deliveries.len() <= PER_RECORD {
+            self.store.journal(started(deliveries))?;
+        } else {
+            for deliveries in deliveries.chunks(PER_RECORD) {
+                self.store.journal(started(deliveries.to_vec()))?;
+            }
         }
         let runner = self
             .runners

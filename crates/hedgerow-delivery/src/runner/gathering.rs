@@ -49,6 +49,21 @@ impl Gathering {
         self.candidates.iter().filter(|next| next.row.is_none())
     }
 
+    /// Whether a delivery that was never begun is left over, and one behind it starts that was never begun either.
+    pub(crate) fn passes_over(&self, started: &[u64]) -> bool {
+        let mut wanted = started.iter().copied().peekable();
+        let mut is_anybody_left = false;
+        for next in &self.candidates {
+            let starts = wanted.next_if_eq(&next.seq).is_some();
+            match next.row {
+                None if !starts => is_anybody_left = true,
+                None if is_anybody_left => return true,
+                Some(_) | None => {}
+            }
+        }
+        false
+    }
+
     /// Takes it apart: the deliveries that start, which are given in their order, and what is left over.
     pub(crate) fn split(self, started: &[u64]) -> (Vec<Next>, Vec<Next>, Seat) {
         let mut wanted = started.iter().copied().peekable();

@@ -594,6 +594,56 @@ async fn resolved_headers_are_never_mixed() {
     world.assert_balanced("orders", "the-sub").await;
 }
 
+/// ED-220, ED-207: who is passed over is not forgotten by a crash, although what came behind it has started.
+#[tokio::test(start_paused = true)]
+async fn who_is_passed_over_outlives_a_crash() {
+    let world = World::new(|id, attempt| {
+        if attempt == 0 && id != "b" {
+            Meet::Silence
+        } else {
+            Meet::status(200)
+        }
+    });
+    let limits = json!({
+        "maxEventsPerBatch": 10,
+        "maxConcurrency": 1,
+        "deliveryAttributeMappings": [
+            {"name": "x-amount", "type": "Dynamic", "properties": {"sourceField": "data.amount"}},
+        ],
+    });
+    let (mut world, topic) = world_of(world, limits, json!({})).await;
+    world.pause("the-sub", true).await;
+    for (id, data) in [
+        ("a", r#"{"amount": "1"}"#),
+        ("b", r#"{"amount": "2"}"#),
+        ("c", r#"{"amount": "1"}"#),
+    ] {
+        let event = Event {
+            data: Data::Json(data.into()),
+            ..event(id)
+        };
+        world.publish_event(topic, &event).await;
+    }
+    world.pause("the-sub", false).await;
+    world.settle().await;
+    assert_eq!(requests(&world), [("a,c".to_owned(), 0)]);
+    world.crash().await;
+    world
+        .sleep_until(world.begun.elapsed() + seconds(120))
+        .await;
+    let mut seen = requests(&world);
+    seen.sort();
+    assert_eq!(
+        seen,
+        [
+            ("a,c".to_owned(), 0),
+            ("a,c".to_owned(), 1),
+            ("b".to_owned(), 0)
+        ]
+    );
+    world.assert_balanced("orders", "the-sub").await;
+}
+
 /// What is being made into a batch when its subscription is paused goes back in line: it is counted as pending, nothing of it is
 /// sent or counted as an attempt, and it goes out when the subscription is resumed.
 #[tokio::test(start_paused = true)]
