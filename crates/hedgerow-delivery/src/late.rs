@@ -1,10 +1,9 @@
 //! Exchanges of one subscription's deliveries that are kept open after their timeout, because they may still succeed (ED-178). One
 //! of a batch may deliver each of its events.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use foldhash::HashMap;
 use hedgerow_core::time::Timestamp;
 use tokio::task::AbortHandle;
 
@@ -134,6 +133,9 @@ impl LateExchanges {
 
     /// The same; returns the row that it stands under, if it has late exchanges.
     fn end_one(&mut self, seq: u64) -> Option<Timestamp> {
+        if self.deliveries.is_empty() {
+            return None;
+        }
         let late = self.deliveries.remove(&seq)?;
         for id in late.exchanges {
             let Some(exchange) = self.open.get_mut(&id) else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoredEvent;
-use hedgerow_store::record::unpack_head;
+use hedgerow_store::record::unpack_id;
 
 use crate::attempt::AttemptEnd;
 use crate::plan::Plan;
@@ -134,5 +134,5 @@ impl AttemptNote {
 
 pub(crate) fn event_id(event: &StoredEvent) -> String {
     // An event that cannot be read stops the engine elsewhere; here it only lacks its name.
-    unpack_head(&event.bytes).map_or_else(|_| String::new(), |event| event.id.into_owned())
+    unpack_id(&event.bytes).unwrap_or_default().to_owned()
 }

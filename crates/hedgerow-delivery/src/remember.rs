@@ -26,8 +26,14 @@ use crate::runner::Runner;
 pub(crate) struct Waiting {
     record: Option<HistoryRecord>,
     line: Option<AttemptLine>,
-    /// The same of the other events of a batch.
-    others: Vec<Waiting>,
+}
+
+/// The same of what travelled together.
+pub(crate) struct AllWaiting {
+    first: Waiting,
+    /// Those of the other events of a batch.
+    records: Vec<HistoryRecord>,
+    lines: Vec<AttemptLine>,
 }
 
 /// The body of an answer.
@@ -40,9 +46,9 @@ pub(crate) enum Rest {
 }
 
 /// The way to the task that knows the excerpt.
-pub(crate) type RecordTo = oneshot::Sender<Waiting>;
+pub(crate) type RecordTo = oneshot::Sender<AllWaiting>;
 /// The task's end of it.
-pub(crate) type RecordFrom = oneshot::Receiver<Waiting>;
+pub(crate) type RecordFrom = oneshot::Receiver<AllWaiting>;
 
 /// What a note does not say.
 pub(crate) struct Circumstances {
@@ -139,33 +145,49 @@ pub(crate) async fn finish(
     }
 }
 
-impl Waiting {
-    fn answered(&mut self, shown: &ResponseExcerpt, is_cut: bool) {
-        if let Some(line) = &mut self.line {
-            line.answered(&shown.text, is_cut);
-        }
-        if let Some(record) = &mut self.record {
-            record.excerpt = Some(shown.clone());
-        }
-        for other in &mut self.others {
-            other.answered(shown, is_cut);
+impl AllWaiting {
+    /// That of one event.
+    pub(crate) const fn of(first: Waiting) -> Self {
+        Self {
+            first,
+            records: Vec::new(),
+            lines: Vec::new(),
         }
     }
 
-    /// The same of another event of the same request.
-    pub(crate) fn with(&mut self, other: Self) {
-        self.others.push(other);
+    /// The same of another event of the same request, of which there are at most so many more.
+    pub(crate) fn with(&mut self, other: Waiting, more: usize) {
+        let Waiting { record, line } = other;
+        if let Some(record) = record {
+            if self.records.is_empty() {
+                self.records.reserve_exact(1 + more);
+            }
+            self.records.push(record);
+        }
+        self.lines.extend(line);
+    }
+
+    fn answered(&mut self, shown: &ResponseExcerpt, is_cut: bool) {
+        for line in self.first.line.iter_mut().chain(&mut self.lines) {
+            line.answered(&shown.text, is_cut);
+        }
+        for record in self.first.record.iter_mut().chain(&mut self.records) {
+            record.excerpt = Some(shown.clone());
+        }
     }
 
     fn take_note(self, history: Option<&HistoryHandle>) {
-        if let Some(line) = self.line {
+        for line in self.first.line.into_iter().chain(self.lines) {
             line.write();
         }
-        if let (Some(record), Some(history)) = (self.record, history) {
+        let Some(history) = history else {
+            return;
+        };
+        if let Some(record) = self.first.record {
             history.record(record);
         }
-        for other in self.others {
-            other.take_note(history);
+        if !self.records.is_empty() {
+            history.record_all(self.records);
         }
     }
 }
@@ -179,11 +201,11 @@ pub(crate) fn remember(
     circumstances: Circumstances,
 ) {
     let waiting = waiting(history.is_some(), runner, note, line, &circumstances);
-    hand_on(history, waiting, circumstances.by);
+    hand_on(history, AllWaiting::of(waiting), circumstances.by);
 }
 
 /// Records what waits, or hands it to whoever adds the excerpt.
-pub(crate) fn hand_on(history: Option<&HistoryHandle>, waiting: Waiting, by: Option<RecordTo>) {
+pub(crate) fn hand_on(history: Option<&HistoryHandle>, waiting: AllWaiting, by: Option<RecordTo>) {
     match by {
         // A task that is gone gives it back.
         Some(by) => by
@@ -237,6 +259,5 @@ pub(crate) fn waiting(
     Waiting {
         record: has_history.then(record),
         line,
-        others: Vec::new(),
     }
 }

@@ -18,11 +18,11 @@ mod gathering;
 mod order;
 mod rows;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use foldhash::HashMap;
 use hedgerow_core::hold::{DueOrder, Probation};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::pace::StartPace;
@@ -217,14 +217,14 @@ impl Runner {
             held: Held::default(),
             letters: Letters::default(),
             expiries: None,
-            parts: HashMap::default(),
+            parts: HashMap::new(),
             order: None,
             gathering: None,
             response_times: ResponseTimes::default(),
             gathered: 0,
             body_bytes: 0,
             horizon: BEHIND_IN_FLIGHT,
-            flights: HashMap::default(),
+            flights: HashMap::new(),
             unbegun: BTreeSet::new(),
             late: LateExchanges::default(),
             unsettled_successes: 0,
@@ -504,12 +504,11 @@ impl Runner {
 
     /// The attempt of this number ended; `None` if it is not the one that runs, which was ended before.
     pub(crate) fn land_attempt(&mut self, seq: u64, attempt: u16) -> Option<Flight> {
-        let progress = self.flights.get(&seq)?.progress?;
-        if progress.attempts == attempt {
-            self.flights.remove(&seq)
-        } else {
-            None
-        }
+        let Entry::Occupied(flight) = self.flights.entry(seq) else {
+            return None;
+        };
+        let progress = flight.get().progress?;
+        (progress.attempts == attempt).then(|| flight.remove())
     }
 
     /// Everything in flight, for ending it.

@@ -11,7 +11,6 @@
 mod batches;
 mod ending;
 mod exchanges;
-mod order;
 mod records;
 mod store;
 mod tally;

@@ -189,6 +189,12 @@ impl HistoryHandle {
         }
     }
 
+    /// The same of several.
+    pub fn record_all(&self, records: Vec<HistoryRecord>) {
+        let lost = self.shared.queue.push_all(records) as u64;
+        self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
+    }
+
     /// Remembers the ids of accepted events, or drops those for which there is no room. Never waits for the disk.
     pub fn accept(&self, events: &Events) {
         if self.shared.keeps_ids() {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::change::{DeliveryChange, DeliveryState, seqs_in};
 pub use self::codec::{
-    PackedEventsBuilder, decode_record, encode_record, unpack_event, unpack_head,
+    PackedEventsBuilder, decode_record, encode_record, unpack_event, unpack_head, unpack_id,
 };
 
 /// The number that stands for a record's kind on disk.

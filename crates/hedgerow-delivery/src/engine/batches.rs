@@ -21,7 +21,7 @@ use super::attempts::without_attempt;
 use crate::attempt::{AttemptEnd, GONE};
 use crate::note::{AttemptNote, NoteNext};
 use crate::plan::Plan;
-use crate::remember::{self, Circumstances};
+use crate::remember::{self, AllWaiting, Circumstances};
 use crate::runner::Flight;
 
 /// Deliveries of one record.
@@ -355,8 +355,10 @@ impl Engine {
         };
         let history = self.context.history.as_ref();
         let by = end.record_to.take();
-        let mut all: Option<remember::Waiting> = None;
+        let mut all: Option<AllWaiting> = None;
+        let mut left = kind.batch_events().unwrap_or(1) as usize;
         for (seq, event, outcome, next) in events {
+            left = left.saturating_sub(1);
             let key = DeliveryKey {
                 subscription: id,
                 seq,
@@ -375,8 +377,8 @@ impl Engine {
             let circumstances = Circumstances::of_batch(kind, key, event.published, end.started);
             let waiting = remember::waiting(history.is_some(), runner, note, line, &circumstances);
             match &mut all {
-                None => all = Some(waiting),
-                Some(all) => all.with(waiting),
+                None => all = Some(AllWaiting::of(waiting)),
+                Some(all) => all.with(waiting, left),
             }
         }
         if let Some(all) = all {

@@ -73,6 +73,24 @@ impl Queue {
         true
     }
 
+    /// Adds records; says how many of them there was no room for.
+    pub(super) fn push_all(&self, records: Vec<HistoryRecord>) -> usize {
+        let mut lost = 0;
+        let mut state = self.lock();
+        let before = state.waiting_bytes();
+        for record in records {
+            let bytes = record.memory_bytes();
+            if state.is_closed || state.bytes + bytes > self.bytes_max {
+                lost += 1;
+            } else {
+                state.bytes += bytes;
+                state.records.push(record);
+            }
+        }
+        self.call(before, state.waiting_bytes());
+        lost
+    }
+
     /// Adds the ids of accepted events; says how many of them there was no room for.
     pub(super) fn push_runs(&self, runs: Vec<Run>) -> usize {
         let mut lost = 0;

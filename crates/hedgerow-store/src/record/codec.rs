@@ -140,12 +140,7 @@ impl PackedEvents {
 
     /// The ids of the events in order; the rest of each stays unread.
     pub fn ids(&self) -> impl Iterator<Item = Result<&str, StoreError>> {
-        // The id is the first member of an event.
-        self.ranges().map(|range| {
-            let id = postcard::take_from_bytes::<&str>(&self.bytes[range?]);
-            id.map(|(id, _)| id)
-                .map_err(|_| StoreError::damaged("the id of an event".to_owned()))
-        })
+        self.ranges().map(|range| unpack_id(&self.bytes[range?]))
     }
 
     /// The stored forms of the events in order, unread; they share these bytes.
@@ -242,6 +237,14 @@ pub fn unpack_event(stored: &[u8]) -> Result<Event<'_>, StoreError> {
         Ok((event, [])) => Ok(event),
         _ => Err(StoreError::damaged("a stored event")),
     }
+}
+
+/// Reads the id of a stored event, and nothing else of it.
+pub fn unpack_id(stored: &[u8]) -> Result<&str, StoreError> {
+    // It is the first member of an event.
+    let (id, _) = postcard::take_from_bytes(stored)
+        .map_err(|_| StoreError::damaged("the id of an event".to_owned()))?;
+    Ok(id)
 }
 
 /// Reads what the stored form of an event begins with, and nothing behind it; text is borrowed from it.
