@@ -409,7 +409,7 @@ impl PlannedSubscription {
         let (topic, _) = split_source(&self.topic);
         if let Some(topic) = topics.get(&topic.to_ascii_lowercase()) {
             let input = topic.spec.input_schema;
-            warnings.extend(self.spec.filter.key_warnings(input, "filter"));
+            warnings.extend(self.spec.key_warnings(input));
         }
         warnings
     }

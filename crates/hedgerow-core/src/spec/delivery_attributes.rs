@@ -193,9 +193,10 @@ impl DeliveryAttribute {
         json!({ "name": self.name, "type": kind, "properties": properties })
     }
 
-    /// Puts the secrets of `present` into a declared list, where their masks stand.
-    pub(super) fn keep_secrets(list: &mut [Value], present: &[Self]) {
-        for declared in list {
+    /// Puts the secrets of `present` into a declared list, where their masks stand. Gives the place of the first one.
+    pub(super) fn keep_secrets(list: &mut [Value], present: &[Self]) -> Option<usize> {
+        let mut first = None;
+        for (number, declared) in list.iter_mut().enumerate() {
             let name = declared["name"].as_str().unwrap_or_default();
             let mut present = present.iter();
             let of_name = present.find(|present| present.name.eq_ignore_ascii_case(name));
@@ -204,8 +205,10 @@ impl DeliveryAttribute {
             };
             if is_masked(declared) {
                 declared["properties"]["value"] = json!(secret);
+                first = first.or(Some(number));
             }
         }
+        first
     }
 }
 
@@ -414,7 +417,7 @@ mod tests {
                 secret("X-Other", &json!("new"))
             ]));
             assert!(SubscriptionSpec::has_masks(&declared));
-            present.keep_secrets(&mut declared);
+            present.keep_secrets(&mut declared).unwrap();
             assert!(!SubscriptionSpec::has_masks(&declared));
             let kept = SubscriptionSpec::check(&declared)
                 .unwrap()
@@ -424,7 +427,7 @@ mod tests {
             assert_eq!(kept[1].secret(), Some("new"));
         }
         let mut new = declaration(&json!([secret("X-New", &json!(MASK))]));
-        present.keep_secrets(&mut new);
+        present.keep_secrets(&mut new).unwrap();
         let refused = SubscriptionSpec::check(&new).unwrap_err();
         assert_eq!(
             refused.field,
@@ -434,7 +437,7 @@ mod tests {
         let plain = json!([{ "name": "X-Key", "type": "Static", "properties": { "value": MASK } }]);
         let mut declared = declaration(&plain);
         assert!(!SubscriptionSpec::has_masks(&declared));
-        present.keep_secrets(&mut declared);
+        present.keep_secrets(&mut declared).unwrap();
         assert_eq!(declared, declaration(&plain));
     }
 

@@ -67,6 +67,11 @@ impl EndpointUrl {
         Ok(Self { text, base_len })
     }
 
+    /// Who it leads to: the scheme, the host and the port.
+    pub(super) fn origin(&self) -> Option<url::Origin> {
+        Url::parse(self.base()).ok().map(|url| url.origin())
+    }
+
     /// The whole URL, to send requests to. Never to be shown or logged.
     #[must_use]
     pub fn as_str(&self) -> &str {

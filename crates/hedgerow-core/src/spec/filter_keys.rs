@@ -1,10 +1,10 @@
 //! Whether the keys of a filter can be found in the events of a topic at all (ED-103 to ED-109, FC-03): what is certainly a
-//! mistake is refused, what no event of the schema can have is warned of.
+//! mistake is refused, what no event of the schema can have is warned of; of dynamic headers (ED-145) as well.
 
 use super::filter::{ADVANCED, FilterSpec, member};
 use super::operator::Operator;
 use super::topic::InputSchema;
-use super::{SpecError, Warning};
+use super::{AttributeValue, SpecError, SubscriptionSpec, Warning};
 use crate::filter::Key;
 use crate::likeness::distance;
 use crate::limits;
@@ -65,6 +65,28 @@ impl FilterSpec {
             })
         });
         warnings.collect()
+    }
+}
+
+impl SubscriptionSpec {
+    /// The keys of its filter and of its dynamic headers (ED-145) that no event of a schema can have.
+    #[must_use]
+    pub fn key_warnings(&self, schema: InputSchema) -> Vec<Warning> {
+        let mut warnings = self.filter.key_warnings(schema, "filter");
+        for (number, attribute) in self.delivery_attributes.iter().enumerate() {
+            let AttributeValue::Dynamic { source_field } = &attribute.value else {
+                continue;
+            };
+            if let Some(why) = never_there(source_field, schema) {
+                warnings.push(Warning {
+                    field: format!(
+                        "destination.properties.deliveryAttributeMappings[{number}].properties.sourceField"
+                    ),
+                    message: format!("{why}; no event is sent with this header"),
+                });
+            }
+        }
+        warnings
     }
 }
 
@@ -247,5 +269,48 @@ mod tests {
         for key in [r"data.a\.", r"data.\.x"] {
             filter(key, "IsNotNull").check_keys(GRID, "filter").unwrap();
         }
+    }
+
+    /// ED-145: keys of dynamic headers have the syntax of filters, and what is never there is warned of in the same words.
+    #[test]
+    fn dynamic_headers_that_no_event_has_are_warned_of() {
+        let warned = |schema, key: &str| {
+            let fixed = json!({ "name": "X-A", "type": "Static", "properties": { "value": "1" } });
+            let dynamic =
+                json!({ "name": "X-B", "type": "Dynamic", "properties": { "sourceField": key } });
+            let declared = json!({ "destination": { "endpointType": "WebHook", "properties": {
+                "endpointUrl": "https://a.example/", "deliveryAttributeMappings": [fixed, dynamic],
+            } } });
+            let spec = SubscriptionSpec::check(&declared).unwrap().spec;
+            spec.key_warnings(schema)
+        };
+        for (schema, key, is_warned) in [
+            (GRID, "data.a.b", false),
+            (GRID, "subject", false),
+            (GRID, "EventType", false),
+            (GRID, "source", true),
+            (GRID, "dta.a", true),
+            (GRID, "subject.a", true),
+            (CUSTOM, "amount", true),
+            (CLOUD, "source", false),
+            (CLOUD, "tenant", false),
+            (CLOUD, "ten-ant", true),
+        ] {
+            let warnings = warned(schema, key);
+            assert_eq!(
+                warnings.len(),
+                usize::from(is_warned),
+                "{key}: {warnings:?}"
+            );
+        }
+        let warning = warned(GRID, "dta.a").remove(0);
+        assert_eq!(
+            warning.field,
+            "destination.properties.deliveryAttributeMappings[1].properties.sourceField"
+        );
+        assert_eq!(
+            warning.message,
+            "only the data has members, \"dta\" has none (did you mean \"data.a\"?); no event is sent with this header"
+        );
     }
 }

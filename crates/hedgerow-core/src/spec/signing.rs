@@ -281,12 +281,12 @@ mod tests {
         assert!(!format!("{present:?}").contains("whsec"));
         let mut declared = declaration(&shown["signing"]);
         assert!(SubscriptionSpec::has_masks(&declared));
-        present.keep_secrets(&mut declared);
+        present.keep_secrets(&mut declared).unwrap();
         assert_eq!(SubscriptionSpec::check(&declared).unwrap().spec, present);
         // There is none that this one could stand for.
         let without = check(json!({ "secret": one })).unwrap();
         let mut declared = declaration(&shown["signing"]);
-        without.keep_secrets(&mut declared);
+        without.keep_secrets(&mut declared).unwrap();
         let refused = SubscriptionSpec::check(&declared).unwrap_err();
         assert_eq!(refused.field, "signing.previousSecret");
     }

@@ -207,13 +207,40 @@ impl SubscriptionSpec {
         self.json_with("endpointBaseUrl", endpoint_url.base(), false)
     }
 
-    /// Puts the secrets of this declaration into another one, where masks stand in their place (ED-149).
-    pub fn keep_secrets(&self, declaration: &mut Value) {
+    /// The same to be changed in part: the whole URL, and masks in place of secrets, which [`Self::keep_secrets`] puts back.
+    #[must_use]
+    pub fn to_masked_json(&self) -> Value {
+        let Destination::WebHook { endpoint_url, .. } = &self.destination;
+        self.json_with("endpointUrl", endpoint_url.as_str(), false)
+    }
+
+    /// Puts the secrets of this declaration into another one, where masks stand in their place (ED-149, AZ-072).
+    ///
+    /// # Errors
+    /// If a secret header would be sent to another scheme, host or port than it was given for: whoever may change a subscription
+    /// could read it there, and it is written only. What is signed with a secret does not tell it.
+    pub fn keep_secrets(&self, declaration: &mut Value) -> Result<(), SpecError> {
+        let Destination::WebHook { endpoint_url, .. } = &self.destination;
+        let declared = declaration.pointer(ENDPOINT_URL).and_then(Value::as_str);
+        // What is no URL is refused as such.
+        let declared = declared.and_then(|url| EndpointUrl::parse(url).ok());
+        let is_elsewhere = declared.is_some_and(|url| url.origin() != endpoint_url.origin());
         let list = declaration.pointer_mut(ATTRIBUTES);
         if let Some(list) = list.and_then(Value::as_array_mut) {
-            DeliveryAttribute::keep_secrets(list, &self.delivery_attributes);
+            let kept = DeliveryAttribute::keep_secrets(list, &self.delivery_attributes);
+            if let (Some(number), true) = (kept, is_elsewhere) {
+                return Err(SpecError {
+                    field: format!(
+                        "destination.properties.deliveryAttributeMappings[{number}].properties.value"
+                    ),
+                    message: "must be given again: it is a secret of the present endpoint, and the new one has another scheme, \
+                              host or port"
+                        .to_owned(),
+                });
+            }
         }
         signing::keep_secrets(self, declaration);
+        Ok(())
     }
 
     /// Whether there is a mask in the place of a secret in a declaration.
@@ -296,6 +323,7 @@ impl From<SubscriptionSpec> for Value {
 }
 
 /// Where the custom delivery properties stand in a declaration.
+const ENDPOINT_URL: &str = "/destination/properties/endpointUrl";
 const ATTRIBUTES: &str = "/destination/properties/deliveryAttributeMappings";
 
 /// What stands in the destination of a declaration.

@@ -76,7 +76,7 @@ async fn patch_once(
     };
     let present = app.engine()?.ask(get).await?.subscription;
     let base = present.declared();
-    let declaration = merge::patched(base.to_json(), patch.clone());
+    let declaration = merge::patched(base.to_masked_json(), patch.clone());
     let name = present.name.as_str();
     refuse_other(patch, "topic", topic)?;
     refuse_other(patch, "name", name)?;
@@ -108,7 +108,7 @@ async fn put_over(
     complete(app, profile_of(&engine, topic), &mut body);
     let expected = match expected {
         Some(present) => {
-            present.keep_secrets(&mut body);
+            present.keep_secrets(&mut body)?;
             Some(present)
         }
         None => keep_secrets(&engine, topic, name.as_str(), &mut body).await?,
@@ -122,8 +122,7 @@ async fn put_over(
     };
     let (of, _) = split_source(topic);
     let declared = engine.topics().get(&of.to_ascii_lowercase()).cloned();
-    let filter = &declaration.spec.filter;
-    let keys = declared.map(|topic| filter.key_warnings(topic.spec.input_schema, "filter"));
+    let keys = declared.map(|topic| declaration.spec.key_warnings(topic.spec.input_schema));
     let made = declare(&engine, declaration).await?;
     let wait = app.validation_answer_wait;
     let info = engine.await_answer(made.info, wait).await?;
@@ -240,7 +239,7 @@ pub async fn keep_secrets(
     match engine.ask(get).await {
         Ok(info) => {
             let present = info.subscription.declared().clone();
-            present.keep_secrets(body);
+            present.keep_secrets(body).map_err(CommandError::Invalid)?;
             Ok(Some(present))
         }
         // Then there is nothing to keep, and the masks are refused.

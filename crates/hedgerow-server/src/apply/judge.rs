@@ -203,8 +203,14 @@ async fn subscription(
     complete_subscription(app, profile, &mut body);
     let kept = match (&topic, &name) {
         (Some(topic), Some(name)) if grant.reaches(topic) => {
-            let kept = keep_secrets(engine, topic, name, &mut body).await;
-            kept.map_err(|error| not_available(app, &error))?
+            match keep_secrets(engine, topic, name, &mut body).await {
+                Ok(kept) => kept,
+                Err(CommandError::Invalid(error)) => {
+                    faults.add_spec(path, error);
+                    return Ok(None);
+                }
+                Err(error) => return Err(not_available(app, &error)),
+            }
         }
         _ => None,
     };

@@ -105,6 +105,74 @@ async fn secrets_are_kept_where_their_masks_come_back() {
     server.stop_and_wait().await;
 }
 
+/// ED-149, AZ-072: a secret that is kept stays with its endpoint. Whoever moves a subscription says it again, for it could be read
+/// where it is sent; signatures tell nothing of their secret.
+#[tokio::test]
+async fn a_secret_that_is_kept_is_not_moved_to_another_endpoint() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let (receiver, elsewhere) = (Receiver::start().await, Receiver::start().await);
+    let path = subscription("orders", "billing");
+    let secret = |value: &Value| {
+        json!([
+            fixed("X-Plain", &json!("1"), false),
+            fixed("X-Key", value, true)
+        ])
+    };
+    let mut declared = with(&receiver.url(), secret(&json!("s3cret")));
+    declared["signing"] = json!({ "secret": "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=" });
+    let made = server.admin("PUT", &path, declared).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let masks = [masked(), Value::Null];
+    let moved = |value: &Value| with(&elsewhere.url(), secret(value));
+    let named = |mut body: Value| {
+        body["name"] = json!("billing");
+        body
+    };
+    let of_file = |value: &Value| {
+        let mut body = named(moved(value));
+        body["topic"] = json!("orders");
+        json!({ "eventSubscriptions": [body] })
+    };
+    let url = json!({ "destination": { "properties": { "endpointUrl": elsewhere.url() } } });
+    let mut refused = vec![server.admin("PATCH", &path, url).await];
+    for mask in &masks {
+        refused.push(server.admin("PUT", &path, moved(mask)).await);
+        refused.push(server.admin("PATCH", &path, moved(mask)).await);
+        refused.push(server.admin("POST", "/api/v1/apply", of_file(mask)).await);
+        for test in ["validateEndpoint", "testEndpoint"] {
+            let test = format!("/api/v1/topics/orders/{test}");
+            refused.push(server.admin("POST", &test, named(moved(mask))).await);
+        }
+    }
+    for answer in refused {
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        let field = "destination.properties.deliveryAttributeMappings[1].properties.value";
+        assert!(answer.text().contains(field), "{}", answer.text());
+        assert!(
+            answer.text().contains("must be given again"),
+            "{}",
+            answer.text()
+        );
+    }
+    assert!(
+        elsewhere.handshakes().is_empty() && elsewhere.is_empty(),
+        "nothing is sent there"
+    );
+    let shown = server.admin("GET", &path, Value::Null).await.json();
+    let base = shown["destination"]["properties"]["endpointBaseUrl"].as_str();
+    assert!(receiver.url().starts_with(base.unwrap()), "{shown}");
+    // Another path of the same host, and another host with the secret said again.
+    let path_only = receiver.url().replace("/hook", "/other");
+    let url = json!({ "destination": { "properties": { "endpointUrl": path_only } } });
+    let kept = server.admin("PATCH", &path, url).await;
+    assert_eq!(kept.status, 200, "{}", kept.text());
+    let again = server.admin("PATCH", &path, moved(&json!("s3cret"))).await;
+    assert_eq!(again.status, 200, "{}", again.text());
+    assert_eq!(elsewhere.handshakes().len(), 1, "ED-152");
+    server.stop_and_wait().await;
+}
+
 /// ED-143, ED-144, ED-147: what is refused, with its path; nothing is made.
 #[tokio::test]
 async fn what_is_refused_is_named() {
