@@ -85,6 +85,8 @@ pub struct Config {
     pub metrics: MetricsOptions,
     /// How log lines are written.
     pub log_format: LogFormat,
+    /// Whether requests of publishers are logged together, a line for each combination and minute (ED-309).
+    pub log_data_plane_requests: bool,
 }
 
 /// How requests are taken.
@@ -182,6 +184,7 @@ impl Default for Config {
             history: HistoryOptions::default(),
             metrics: MetricsOptions::default(),
             log_format: LogFormat::default(),
+            log_data_plane_requests: false,
         }
     }
 }

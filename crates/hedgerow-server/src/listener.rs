@@ -16,9 +16,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ProtocolVersion;
 use tokio_rustls::server::TlsStream;
 
 use crate::connections::{Answered, Connection, Connections, LET_GO_TIME};
+use crate::publish::data_plane::Peer;
 use crate::service::{AnswerBody, Requests};
 use crate::state::SharedApp;
 use crate::tls::Tls;
@@ -94,6 +96,7 @@ impl Listener {
                         requests: Arc::clone(&requests),
                         options,
                         closing: closing.clone(),
+                        peer: None,
                     };
                     let acceptor = tls.as_ref().map(|tls| tls.acceptor());
                     tokio::spawn(served.serve(stream, acceptor));
@@ -130,6 +133,8 @@ struct Served {
     requests: Arc<Requests>,
     options: ListenerOptions,
     closing: watch::Receiver<bool>,
+    /// The other side, if anybody asks for it.
+    peer: Option<Peer>,
 }
 
 impl Served {
@@ -139,6 +144,12 @@ impl Served {
             tracing::debug!(%error, "a connection ended at once");
             return;
         }
+        let is_wanted = self.requests.app().data_plane.is_some();
+        let address = is_wanted.then(|| stream.peer_addr().ok()).flatten();
+        self.peer = address.map(|address| Peer {
+            address: address.ip().to_canonical(),
+            tls_version: None,
+        });
         let Some(acceptor) = acceptor else {
             return self.requests_of(stream).await;
         };
@@ -149,7 +160,12 @@ impl Served {
             () = until(&mut self.closing) => None,
         };
         match accepted {
-            Some(Shaken::Encrypted(stream)) => self.requests_of(*stream).await,
+            Some(Shaken::Encrypted(stream)) => {
+                if let Some(peer) = &mut self.peer {
+                    peer.tls_version = tls_version(&stream);
+                }
+                self.requests_of(*stream).await;
+            }
             Some(Shaken::Refused(stream)) => self.linger(stream).await,
             None => {}
         }
@@ -172,7 +188,11 @@ impl Served {
     /// Returns whether the connection ended by itself: the client may still be sending then.
     async fn answer_requests(&mut self, stream: impl AsyncRead + AsyncWrite + Unpin) -> bool {
         let (connection, requests) = (Arc::clone(&self.connection), Arc::clone(&self.requests));
-        let service = service_fn(move |request| {
+        let peer = self.peer;
+        let service = service_fn(move |mut request: http::Request<Incoming>| {
+            if let Some(peer) = peer {
+                request.extensions_mut().insert(peer);
+            }
             let (connection, requests) = (Arc::clone(&connection), Arc::clone(&requests));
             async move { Ok::<_, Infallible>(answer(&connection, &requests, request).await) }
         });
@@ -282,6 +302,16 @@ async fn handshake(
             tracing::debug!("a handshake took too long");
             None
         }
+    }
+}
+
+/// The version that was agreed on.
+fn tls_version(stream: &TlsStream<TcpStream>) -> Option<&'static str> {
+    let (_, connection) = stream.get_ref();
+    match connection.protocol_version()? {
+        ProtocolVersion::TLSv1_2 => Some("1.2"),
+        ProtocolVersion::TLSv1_3 => Some("1.3"),
+        _ => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bearer;
 pub mod credential;
+pub mod data_plane;
 pub mod handler;
 mod outcome;
 pub mod rates;

@@ -32,6 +32,7 @@ use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::local_dead_letters;
 use crate::public_url::PublicUrl;
+use crate::publish::data_plane::PERIOD;
 use crate::state::{App, Counted};
 use crate::tls::{Tls, TlsError};
 use crate::tokens::Tokens;
@@ -270,6 +271,7 @@ impl Server {
                 () = local_dead_letters::keep_tidy(local_dead_letters) => None,
                 () = sweep(&client) => None,
                 () = follow(tls) => None,
+                () = tell_of_requests(&app) => None,
             };
             app.begin_to_stop();
             stop_engine.send_replace(true);
@@ -285,10 +287,24 @@ impl Server {
             }
         };
         let (result, ()) = tokio::join!(until_stopped, serving);
+        if let Some(data_plane) = &app.data_plane {
+            data_plane.tell(app.time());
+        }
         if result.is_ok() {
             tracing::info!("stopped");
         }
         result
+    }
+}
+
+/// Logs who published, minute by minute, if that is asked for (ED-309).
+async fn tell_of_requests(app: &App) {
+    let Some(data_plane) = &app.data_plane else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        data_plane.tell(app.time());
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use crate::config::{Config, MetricsOptions};
 use crate::guard::DevGuard;
 use crate::public_url::PublicUrl;
+use crate::publish::data_plane::DataPlane;
 use crate::publish::rates::PublishRates;
 use crate::publish::store_room::StoreRoom;
 use crate::tokens::Tokens;
@@ -72,6 +73,8 @@ pub struct App {
     pub publish_rates: Option<PublishRates>,
     /// Where publishers wait for room in the log.
     pub store_room: StoreRoom,
+    /// Who publishes from where, if that is logged.
+    pub data_plane: Option<DataPlane>,
     bodies: Semaphore,
     /// Topics of which a long name of an extension attribute was logged.
     long_extensions: Mutex<HashSet<TopicId>>,
@@ -143,6 +146,7 @@ impl App {
             long_extensions: Mutex::default(),
             publish_rates: PublishRates::new(config.rate_limits),
             store_room: StoreRoom::new(config.http.room_wait),
+            data_plane: config.log_data_plane_requests.then(DataPlane::default),
             bodies: Semaphore::new(config.http.bodies_bytes_max / BODY_PERMIT_BYTES),
             is_stopping: AtomicBool::new(false),
             // Not the server's own time, which may be fast (design D4): events get that from the store.

@@ -38,7 +38,7 @@ fn line(server: &Server, words: &[&str]) -> Value {
     serde_json::from_str(&line).unwrap()
 }
 
-/// Each failed attempt is one line with every field by itself, and the vendor's text; no secret is in it.
+/// ED-306 to ED-308: each failed attempt is one line with every field by itself, and the vendor's text; no secret is in it.
 #[test]
 fn a_failed_attempt_is_one_line() {
     let place = Place::new();
@@ -143,7 +143,112 @@ fn successes_are_logged_when_asked_for() {
     );
 }
 
-/// ED-067: the id in the answer finds the line.
+/// ED-305, ED-309: who published, from where, with what, and what came of it; one line for each combination.
+#[test]
+fn publish_requests_are_logged_together_when_asked_for() {
+    let place = Place::new();
+    let (mut server, key) = serving(&place, 200, "data_plane_requests = true");
+    assert_eq!(publish(&server, &key, "a-1").0, 200);
+    assert_eq!(publish(&server, &key, "a-2").0, 200);
+    assert_eq!(publish(&server, "not-the-key", "a-3").0, 401);
+    assert_eq!(publish_with(&server, "aeg-sas-token", "nonsense"), 400);
+    let bearer = format!("Bearer {}", server.token());
+    assert_eq!(publish_with(&server, "authorization", &bearer), 200);
+    assert_eq!(publish_with(&server, "authorization", "Bearer none"), 401);
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().success());
+    let lines = server.rest_of_errors();
+    let lines = lines
+        .iter()
+        .filter(|line| line.contains("DataPlaneRequests"));
+    let mut found: Vec<_> = lines
+        .map(|line| {
+            assert!(!line.contains(&key), "{line}");
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["operationName"], "Microsoft.EventGrid/events/send");
+            assert!(
+                line["resourceId"]
+                    .as_str()
+                    .unwrap()
+                    .ends_with("/topics/orders")
+            );
+            let properties = line["properties"].as_str().unwrap();
+            let properties: Value = serde_json::from_str(properties).unwrap();
+            let request = &properties["aggregatedRequests"][0];
+            assert_eq!(request["networkAccess"], "PrivateAccess");
+            assert_eq!(request["clientIpAddress"], "127.0.0.1");
+            assert_eq!(request["tlsVersion"], Value::Null);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let authentication = &request["authentication"];
+            (
+                text(&authentication["type"]),
+                text(&request["operationResult"]),
+                request["totalOperations"].as_u64().unwrap(),
+                authentication["objectId"].is_string(),
+            )
+        })
+        .collect();
+    found.sort();
+    let row = |kind: &str, result: &str, count, is_named| {
+        (kind.to_owned(), result.to_owned(), count, is_named)
+    };
+    let expected = [
+        row("AADAccessToken", "Success", 1, true),
+        row("AADAccessToken", "Unauthorized", 1, false),
+        row("Key", "Success", 2, false),
+        row("Key", "Unauthorized", 1, false),
+        row("SASToken", "BadRequest", 1, false),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// Section 11, row 9: credentials that ran out are told at their first `Unauthorized`, and once, until something changes.
+#[test]
+fn the_first_unauthorized_is_an_alert() {
+    let place = Place::new();
+    let (server, key) = serving(&place, 401, "");
+    let alerts = std::cell::RefCell::new(Vec::new());
+    let publish = |id: &str| {
+        assert_eq!(publish(&server, &key, id).0, 200);
+        server.error_line(id, |line| {
+            if line.contains("\"Alerts\"") {
+                alerts.borrow_mut().push(line.to_owned());
+            }
+            line.contains("DeliveryFailures") && line.contains(id)
+        });
+    };
+    publish("a-1");
+    publish("a-2");
+    assert_eq!(alerts.borrow().len(), 1);
+    let path = "/topics/orders/eventSubscriptions/billing";
+    let patch = json!({ "retryPolicy": { "maxDeliveryAttempts": 3 } });
+    assert_eq!(server.admin("PATCH", path, &patch.to_string()).0, 200);
+    publish("a-3");
+    publish("a-4");
+    let alerts = alerts.into_inner();
+    assert_eq!(alerts.len(), 2, "{alerts:#?}");
+    for alert in alerts {
+        assert!(!alert.contains(SECRET), "{alert}");
+        let alert: Value = serde_json::from_str(&alert).unwrap();
+        for (member, value) in [
+            ("level", json!("WARN")),
+            ("category", json!("Alerts")),
+            ("topic", json!("orders")),
+            ("eventSubscriptionName", json!("billing")),
+            ("outcome", json!("Unauthorized")),
+        ] {
+            assert_eq!(alert[member], value, "{member} in {alert:#}");
+        }
+    }
+}
+
+fn publish_with(server: &Server, header: &str, value: &str) -> u16 {
+    let url = format!("{}/orders/api/events", server.endpoint());
+    let answer = request("POST", &url, &[(header, value)], &event("a-4"));
+    answer.unwrap().0
+}
+
+/// ED-067, ED-306: the id in the answer finds the line.
 #[test]
 fn a_refused_publish_request_is_one_line_with_its_id() {
     let place = Place::new();

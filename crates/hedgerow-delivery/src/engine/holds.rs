@@ -2,6 +2,7 @@
 //! held stays where it is: behind the cursor, or under its row of the due index, until nothing holds it any more.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hedgerow_core::hold::{Gate, Period, due_again};
@@ -17,6 +18,7 @@ use hedgerow_store::record::{Hold, Holds, Moved, MovedDelivery, Progress, Record
 use super::Engine;
 use super::room::ROOM_AGAIN_AFTER;
 use crate::command::{EndedHold, HoldInfo, HoldState};
+use crate::plan::Plan;
 use crate::runner::{Held, Runner};
 use crate::windows::{EndpointKey, Tickets};
 
@@ -139,6 +141,7 @@ impl Engine {
         let (Some(outcome), Some(runner)) = (verdict.outcome(), self.runners.get_mut(&id)) else {
             return Ok(());
         };
+        alert_unauthorized(&runner.plan, outcome);
         let settings = runner.plan.probation.with(self.settings.probation);
         let delayed = runner.plan.delayed_delivery;
         let has_probation = runner
@@ -184,6 +187,7 @@ impl Engine {
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
+        runner.plan.is_unauthorized.store(false, Ordering::Relaxed);
         let endpoint = Arc::clone(&runner.plan.delayed_at);
         let had_probation = runner.probation.succeeded();
         let rate = self.settings.released_per_second;
@@ -501,5 +505,20 @@ impl Engine {
         }
         self.queue_if_ready(id)?;
         self.plan_wake(id)
+    }
+}
+
+/// Tells people at the first answer that its credentials are not taken (section 11, row 9): they may have run out. Once, until a
+/// delivery succeeds or the subscription is changed.
+fn alert_unauthorized(plan: &Plan, outcome: Outcome) {
+    if outcome == Outcome::Unauthorized && !plan.is_unauthorized.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            category = "Alerts",
+            resourceId = plan.source_path,
+            topic = plan.topic_name,
+            eventSubscriptionName = plan.subscription_name,
+            outcome = outcome.as_str(),
+            "the endpoint does not accept the credentials of the subscription: they may have run out"
+        );
     }
 }

@@ -500,6 +500,7 @@ pub const SETTINGS: &[Setting] = &[
         metrics.subscriptions_max
     ),
     setting!("log.format", Format, log_format),
+    setting!("log.data_plane_requests", Flag, log_data_plane_requests),
     setting!(
         "log.delivery_success_percent",
         Count(0_u32..=100),

@@ -15,6 +15,7 @@ use subtle::ConstantTimeEq;
 
 use crate::guard::host_of;
 use crate::public_url::PublicUrl;
+use crate::publish::data_plane::Authentication;
 use crate::state::App;
 
 /// The header, and the parameter of the query, that carry a topic's key (ED-012, ED-013).
@@ -135,6 +136,16 @@ fn endpoints(public_url: &PublicUrl, request: &Parts, topic: &str) -> Vec<Endpoi
         urls.extend(schemes.map(|scheme| format!("{scheme}://{host}{path}")));
     }
     urls.iter().filter_map(|url| Endpoint::parse(url)).collect()
+}
+
+/// How a request says who it is from, whether or not that holds (ED-309).
+pub fn kind(request: &Parts) -> Authentication {
+    match find(request) {
+        Some(Credential::Key(_) | Credential::KeyOfQuery(_)) => Authentication::Key,
+        Some(Credential::Signature(_)) => Authentication::SasToken,
+        Some(Credential::Bearer) => Authentication::Bearer,
+        Some(Credential::Other) | None => Authentication::Unknown,
+    }
 }
 
 /// Whether a request has a credential that decides before `Authorization` (ED-028).

@@ -47,7 +47,11 @@ pub async fn answer(
     }
     let began = Instant::now();
     let mut known = Known::default();
-    match take(app, topic, request, &mut body, &mut known).await {
+    let taken = take(app, topic, request, &mut body, &mut known).await;
+    if let Some(data_plane) = &app.data_plane {
+        data_plane.note(app, request, &known, taken.as_ref().err());
+    }
+    match taken {
         Ok(()) => {
             outcome::accepted(&known, began.elapsed(), request_id);
             let mut response = Response::new(Full::default());
