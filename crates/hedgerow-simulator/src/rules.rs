@@ -111,7 +111,7 @@ pub const fn is_success(status: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// ED-192, ED-194, W1: the slots of a day.
+    /// ED-191, ED-192, ED-194, W1: the slots of a day.
     #[test]
     fn slots_are_the_specifications() {
         let at = |seconds: u64| Timestamp::from_millis(1_000_000 + seconds * 1000);

@@ -113,7 +113,8 @@ proptest! {
         prop_assert!(held >= due && held >= until);
     }
 
-    /// No slot between E and the chosen one was passed over: ED-195 without the short cut for long waits.
+    /// No slot between E and the chosen one was passed over, and only those before E are (ED-196): ED-195 without the short cut for
+    /// long waits.
     #[test]
     fn the_first_slot_is_taken(failed in any_failed()) {
         let settings = RetrySettings::default();
@@ -172,7 +173,7 @@ proptest! {
         prop_assert!(false, "more attempts than allowed");
     }
 
-    /// ED-198.
+    /// ED-198; and the same again whenever it is asked for, as after a restart (ED-199).
     #[test]
     fn jitter_stays_in_its_bounds(settings in any_settings(), key in any_key(), index in 0..50_u32) {
         let jitter = slot_jitter(&settings, key, index);
@@ -323,7 +324,7 @@ fn three_crashes_in_a_row_are_final() {
     assert_eq!(after(4, 1, 1_001_000), (exhausted, Outcome::Delivering));
 }
 
-/// The jitter of many deliveries is spread over the whole range, and differs between slots.
+/// The jitter of many deliveries is spread over the whole range, and differs between slots, events and subscriptions (ED-199).
 #[test]
 fn jitter_is_spread() {
     let settings = RetrySettings::default();
@@ -341,10 +342,56 @@ fn jitter_is_spread() {
     );
     assert!(jitters.iter().any(|jitter| *jitter < 100));
     assert!(jitters.iter().any(|jitter| *jitter > 29_900));
-    assert_ne!(
-        slot_jitter(&settings, key(1), 4),
-        slot_jitter(&settings, key(1), 5)
-    );
+    let slot_5 = slot_jitter(&settings, key(1), 5);
+    assert_ne!(slot_jitter(&settings, key(1), 4), slot_5);
+    assert_ne!(slot_jitter(&settings, key(2), 5), slot_5);
+    let other = DeliveryKey {
+        subscription: SubscriptionId(2),
+        ..key(1)
+    };
+    assert_ne!(slot_jitter(&settings, other, 5), slot_5);
+}
+
+/// ED-188: the spellings of section 4.4, which logs have as well (ED-308).
+#[test]
+fn outcomes_are_spelled_as_the_specification_has_them() {
+    let names = [
+        "NotFound",
+        "Disabled",
+        "Full",
+        "Unauthorized",
+        "BadRequest",
+        "TimedOut",
+        "Busy",
+        "PayloadTooLarge",
+        "Probation",
+        "Canceled",
+        "Aborted",
+        "SocketError",
+        "ResolutionError",
+        "Delivering",
+        "SessionQueueNotSupported",
+        "Forbidden",
+        "InvalidAzureFunctionDestination",
+        "GenericError",
+    ];
+    assert_eq!(Outcome::ALL.map(Outcome::as_str), names);
+}
+
+/// ED-262: the reasons that there are, and no others, are published.
+#[test]
+fn the_reference_lists_every_dead_letter_reason() {
+    const PAGE: &str = include_str!("../../../../docs/reference/dead-letters.md");
+    let (_, table) = PAGE.split_once("| `deadLetterReason` | when |\n").unwrap();
+    let rows = table
+        .lines()
+        .skip(1)
+        .take_while(|line| line.starts_with("| `"));
+    let mut listed: Vec<&str> = rows.filter_map(|row| row.split('`').nth(1)).collect();
+    let mut names = DeadLetterReason::ALL.map(DeadLetterReason::as_str);
+    listed.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(listed, names);
 }
 
 /// Stored by number: a change of order would rewrite history.

@@ -12,6 +12,8 @@ const CASES: &str = include_str!("../../../../cases/timeline/event-delivery.json
 /// Long enough for anything that should not come to come.
 const AFTERWARDS: Duration = Duration::from_secs(200_000);
 
+/// ED-003: on one clock, to the millisecond. ED-202: the first limit that is reached ends the event, as the time to live in W2 and
+/// the attempts in W3. ED-063: nothing is tried for longer than a day (W1).
 #[tokio::test(start_paused = true)]
 async fn worked_timelines_hold_to_the_millisecond() {
     let file: Value = serde_json::from_str(CASES).unwrap();
@@ -29,6 +31,26 @@ async fn worked_timelines_hold_to_the_millisecond() {
         }
     }
     assert_eq!(ran, 2 * 33, "W1 to W34 without W23");
+}
+
+/// ED-314: T0 = P on an idle server, whenever the event comes.
+#[tokio::test(start_paused = true)]
+async fn the_first_attempt_is_made_at_once() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    for (number, wait) in [0, 1, 7, 12_345, 3_600_000].into_iter().enumerate() {
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let published = world.publish(topic, &[&number.to_string()]).await;
+        world.settle().await;
+        let seen = world.seen();
+        assert_eq!(seen.len(), number + 1);
+        assert_eq!(seen[number].time, published, "after {wait} ms");
+        assert_eq!(seen[number].delivery_count, 0);
+    }
 }
 
 async fn run(case: &Value, profile: Profile) {

@@ -53,7 +53,33 @@ async fn page(server: &TestServer, path: &str) -> String {
     answer.text().to_owned()
 }
 
-/// FC-06: a final status without a dead-letter destination is in the attempts, in the "dropped" counter, and the counts add
+/// ED-119: each advanced filter that an event is held against is counted.
+#[tokio::test]
+async fn evaluations_of_filters_are_counted() {
+    let mut receiver = Receiver::start().await;
+    let server = TestServer::start().await;
+    let key = server.topic("orders").await;
+    let mut declared = webhook(&receiver.url());
+    declared["filter"] = json!({ "advancedFilters": [
+        { "operatorType": "NumberGreaterThan", "key": "data.n", "value": 1 },
+        { "operatorType": "IsNotNull", "key": "data.n" },
+    ] });
+    let path = subscription("orders", "billing");
+    server.admin("PUT", &path, declared).await;
+    for count in 1..=3_u32 {
+        let published = server
+            .publish("orders", &key, event(&count.to_string()))
+            .await;
+        assert_eq!(published.status, 200);
+        receiver.next().await;
+        let found = samples(&page(&server, "/metrics").await);
+        let name = r#"hedgerow_advanced_filter_evaluation_count_total{topic="orders",event_subscription_name="billing"}"#;
+        assert_eq!(found.get(name), Some(&f64::from(count * 2)), "{found:?}");
+    }
+    server.stop_and_wait().await;
+}
+
+/// FC-06, ED-187: a final status without a dead-letter destination is in the attempts, in the "dropped" counter, and the counts add
 /// up. ED-300, ED-301: values of the labels.
 #[tokio::test]
 async fn what_happens_is_counted_and_adds_up() {

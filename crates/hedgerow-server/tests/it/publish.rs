@@ -312,7 +312,7 @@ async fn keys_come_in_header_or_query_and_can_be_rotated() {
     server.stop_and_wait().await;
 }
 
-/// ED-006, ED-011.
+/// ED-005, ED-006, ED-011.
 #[tokio::test]
 async fn the_api_version_may_be_absent() {
     let server = TestServer::start().await;
