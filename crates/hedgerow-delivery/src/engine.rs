@@ -300,7 +300,7 @@ impl Engine {
             dead_letters: Arc::clone(&parts.dead_letters),
             metrics: Arc::clone(&parts.metrics),
         };
-        let engine = Self {
+        let mut engine = Self {
             endpoints: Endpoints::new(settings.credits, settings.attempts_max),
             windows: Windows::default(),
             moves_left: 0,

@@ -341,6 +341,9 @@ impl Store for MemoryStore {
 
     fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
         // It has no watermark.
+        if let Some((_, taken)) = &mut self.lock().record_room {
+            *taken += events.len_bytes() as u64;
+        }
         self.append(topic, events)
     }
 

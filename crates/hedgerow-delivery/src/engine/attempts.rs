@@ -55,8 +55,7 @@ impl Engine {
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
         let mut room = StoreRoom::from(&usage);
-        let beside = self.endings.under_way() + self.beside_first();
-        room.attempts_max = room.attempts_max.saturating_sub(beside);
+        room.attempts_max = room.attempts_max.saturating_sub(self.beside_attempts());
         while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write};
 use hedgerow_core::limits;
-use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::ContainerPath;
 use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
@@ -45,6 +45,8 @@ pub(super) struct LetterWrites {
     /// Those that have something to write, in order.
     queue: VecDeque<SubscriptionId>,
     under_way: usize,
+    /// The topics that tell of dead letters, whether or not anybody subscribes to them.
+    told: Vec<TopicId>,
     /// Why the last write of a subscription failed, or its destination was found unusable when it was declared (ED-319).
     problems: HashMap<SubscriptionId, String>,
 }
@@ -55,6 +57,7 @@ impl LetterWrites {
             store,
             queue: VecDeque::new(),
             under_way: 0,
+            told: Vec::new(),
             problems: HashMap::new(),
         }
     }
@@ -65,6 +68,16 @@ impl LetterWrites {
 
     pub(super) const fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    /// The topics that tell of dead letters are these from now on.
+    pub(super) fn set_told(&mut self, told: Vec<TopicId>) {
+        self.told = told;
+    }
+
+    /// Notices of the writes under way, which the store has to have room for, as for the records of an attempt each.
+    pub(super) const fn notices_under_way(&self) -> usize {
+        self.under_way * self.told.len()
     }
 
     pub(super) fn problem(&self, id: SubscriptionId) -> Option<&String> {
@@ -288,9 +301,10 @@ impl Engine {
     /// before the records that say that it was written: whoever finds those after a crash finds this too, and what a crash
     /// kept from being queued is written, and told of, again.
     fn tell_of_blob(&mut self, blob: &WrittenBlob, written: Timestamp) -> Result<(), StoreError> {
-        let topics = self.view.catalog().topics();
-        let told = topics.filter(|topic| topic.spec.source.is_some());
-        for topic in told {
+        for id in &self.letter_writes.told {
+            let Some(topic) = self.view.catalog().topic(*id) else {
+                continue;
+            };
             let reader = self.readers.get(&topic.id);
             if reader.is_none_or(|reader| reader.subscriptions.is_empty()) {
                 continue;

@@ -28,9 +28,14 @@ impl Engine {
         Arc::strong_count(&self.beside) - 1
     }
 
+    /// What needs the room of an attempt beside attempts: ends under way, events of batches but the first, and notices of
+    /// dead letters.
+    pub(super) fn beside_attempts(&self) -> usize {
+        self.endings.under_way() + self.beside_first() + self.letter_writes.notices_under_way()
+    }
+
     fn free_room(&self) -> u64 {
-        let under_way = self.endpoints.taken() + self.endings.under_way() + self.beside_first();
-        let under_way = under_way as u64;
+        let under_way = (self.endpoints.taken() + self.beside_attempts()) as u64;
         let reserved = under_way * limits::ATTEMPT_RECORDS_BYTES_MAX;
         let room_bytes = self.store.record_room().room_bytes;
         room_bytes.saturating_sub(reserved)

@@ -335,8 +335,12 @@ impl Engine {
             .unwrap_or(Timestamp::ZERO)
     }
 
-    /// Tells publishers which topics there are.
-    pub(super) fn publish_topics(&self) {
+    /// Tells publishers which topics there are, and notes which of them tell of dead letters.
+    pub(super) fn publish_topics(&mut self) {
+        let all = self.view.catalog().topics();
+        let told = all.filter(|topic| topic.spec.source.is_some());
+        self.letter_writes
+            .set_told(told.map(|topic| topic.id).collect());
         let table: TopicTable = self
             .view
             .catalog()

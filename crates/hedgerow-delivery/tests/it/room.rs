@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use hedgerow_core::limits::ATTEMPT_RECORDS_BYTES_MAX;
 use hedgerow_delivery::command::Command;
 use serde_json::json;
 
-use crate::world::{Meet, World};
+use crate::letter_box::Mood;
+use crate::world::{Meet, World, settings_without_probation};
 
 /// Room for the records of a few deliveries that end or move, and never for all.
 const ROOM_BYTES: u64 = 40 * 1024;
@@ -97,4 +99,40 @@ async fn moves_wait_for_room() {
         world.limit_records(ROOM_BYTES);
     }
     world.assert_balanced("orders", "the-sub").await;
+}
+
+/// ED-263: the notices of dead letters that are being written have their room too: attempts wait for what is left.
+#[tokio::test(start_paused = true)]
+async fn notices_have_room_kept_for_them() {
+    for (is_told, expected) in [(false, 3), (true, 2)] {
+        let world = World::with_settings(settings_without_probation(), |id, _| {
+            if id == "dead" {
+                Meet::status(400)
+            } else {
+                Meet::Silence
+            }
+        });
+        let topic = world.topic("orders").await;
+        if is_told {
+            let told = world.subscribe("$deadletter", "watcher", json!({}));
+            told.await.unwrap();
+        }
+        let lettered = json!({
+            "deadLetterDestination":
+                {"endpointType": "LocalDirectory", "properties": {"path": "late"}},
+            "deadLetter": {"delay": 0},
+        });
+        world
+            .subscribe("orders", "the-sub", lettered)
+            .await
+            .unwrap();
+        world.letters.set(Mood::Silent);
+        world.publish(topic, &["dead"]).await;
+        tokio::time::sleep(seconds(1)).await;
+        world.limit_records(3 * ATTEMPT_RECORDS_BYTES_MAX);
+        world.publish(topic, &["a", "b", "c", "d", "e"]).await;
+        tokio::time::sleep(seconds(1)).await;
+        let info = world.info("orders", "the-sub").await;
+        assert_eq!(info.open_attempts, expected, "{is_told}: {info:?}");
+    }
 }
