@@ -154,6 +154,27 @@ impl ServerHandle {
         })
     }
 
+    /// A subscription as it is declared, secrets included; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// If the server has stopped.
+    pub async fn declared(
+        &self,
+        topic: &str,
+        name: &SubscriptionName,
+    ) -> Result<Option<SubscriptionSpec>, HandleError> {
+        let get = |answer| Command::Subscription {
+            topic: topic.to_owned(),
+            name: name.to_string(),
+            answer,
+        };
+        match self.ask(get).await {
+            Ok(info) => Ok(Some(info.subscription.declared().clone())),
+            Err(HandleError::Refused(CommandError::NotFound { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits until the endpoint of a subscription has answered, also over a store that is opened again.
     pub(crate) async fn await_validation(
         &self,

@@ -139,23 +139,6 @@ impl Source {
     }
 }
 
-/// What is declared of a subscription besides its destination, whose whole URL the server keeps to itself (ED-121).
-pub const DECLARED: [&str; 13] = [
-    "filter",
-    "retryPolicy",
-    "retry",
-    "responseTimeoutSeconds",
-    "eventDeliverySchema",
-    "deadLetterDestination",
-    "deadLetter",
-    "expirationTimeUtc",
-    "labels",
-    "probation",
-    "delayedDelivery",
-    "batch",
-    "ordering",
-];
-
 const LIST: [Column; 11] = [
     ("NAME", "/name"),
     ("ENDPOINT", "/destination/properties/endpointBaseUrl"),

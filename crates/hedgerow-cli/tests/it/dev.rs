@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::kit::{Place, Server, complained, event, hedgerow, request, run, until};
+use crate::kit::{Place, Server, complained, event, hedgerow, printed, request, run, until};
 
 fn command(place: &Place, environment: &[(&str, &str)]) -> Command {
     let (data, ready) = (place.text("data"), place.text("ready.json"));
@@ -226,8 +226,22 @@ fn a_new_receiver_takes_over_and_settings_stay() {
         "Order.Placed",
         "--max-delivery-attempts",
         "7",
+        "--delivery-attribute-mapping",
+        "X-Key",
+        "Static",
+        "s3cret",
+        "true",
+        "--max-concurrency",
+        "3",
+        "--response-timeout",
+        "7",
     ];
-    assert!(server.run(&arguments).status.success());
+    printed(&server.run(&arguments));
+    // Whoever has an endpoint of their own keeps it.
+    let own = format!("{old}/own");
+    let arguments = ["event-subscription", "update", "--name", "demo-ce"];
+    let rest = ["--source-resource-id", "demo-ce", "--endpoint", &own];
+    printed(&server.run(&[&arguments[..], &rest].concat()));
     server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
 
@@ -242,8 +256,15 @@ fn a_new_receiver_takes_over_and_settings_stay() {
         json!(["Order.Placed"])
     );
     assert_eq!(json["retryPolicy"]["maxDeliveryAttempts"], 7);
+    assert_eq!(json["responseTimeoutSeconds"], 7);
+    assert_eq!(json["destination"]["properties"]["maxConcurrency"], 3);
+    let header = &json["destination"]["properties"]["deliveryAttributeMappings"][0];
+    assert_eq!(header["name"], "X-Key");
     publish(&server, "1");
     received(&server, "1");
+    let path = "/topics/demo-ce/eventSubscriptions/demo-ce";
+    let json = server.admin("GET", path, "").1;
+    assert_eq!(json["destination"]["properties"]["endpointBaseUrl"], own);
 }
 
 #[test]

@@ -8,20 +8,20 @@
 //! | `$deadletter` | `demo-letters` | everything | a path that always answers 200 | tell of dead letters that were written |
 //!
 //! A second start on the same data directory points the subscriptions at the new receiver, before anything is attempted;
-//! their ids, their other settings and what is owed to them stay.
+//! their ids, everything else that was set on them and what is owed to them stay, and so does an endpoint that somebody gave them.
 
 use std::path::Path;
 
 use hedgerow_core::name::{DEAD_LETTER_TOPIC, SubscriptionName, TopicName};
-use hedgerow_core::spec::{DeadLetterDestination, InputSchema, SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{
+    DeadLetterDestination, Destination, EndpointUrl, InputSchema, SubscriptionSpec, TopicSpec,
+};
 use hedgerow_server::{HandleError, TopicEntry, local_dead_letters};
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Running;
 use super::receiver::Answer;
-use crate::client::Client;
-use crate::commands::event_subscription::DECLARED;
 use crate::failure::Failure;
 use crate::output::line;
 
@@ -173,35 +173,54 @@ impl Running {
 
     /// Declares a subscription, or points it at its endpoint. Returns what is owed to it.
     async fn declare(&self, subscription: &Subscription) -> Result<u64, Failed> {
-        let spec = self.spec(subscription).await?;
         let name: SubscriptionName = subscription.name.parse().expect("a valid name");
         let topic = subscription.topic;
+        let spec = match self.handle.declared(topic, &name).await? {
+            None => subscription.spec()?,
+            Some(mut present) => {
+                let Destination::WebHook { endpoint_url, .. } = &mut present.destination;
+                let wanted = subscription.endpoint()?;
+                if is_of_a_receiver(endpoint_url, &wanted) {
+                    *endpoint_url = wanted;
+                }
+                present
+            }
+        };
         let entry = self.handle.ensure_subscription(topic, &name, &spec).await?;
         Ok(entry.pending)
     }
+}
 
-    /// The subscription as it was declared before, if it was, but for its endpoint.
-    async fn spec(&self, subscription: &Subscription) -> Result<SubscriptionSpec, Failed> {
-        let Subscription { topic, name, .. } = subscription;
-        let server = self
-            .local_url
-            .parse()
-            .expect("an address makes a valid URL");
-        let client = Client::new(server, Some(self.admin_token.clone()));
-        let path = format!("/topics/{topic}/eventSubscriptions/{name}");
-        let mut json = match client.admin_if_found(Method::GET, &path).await? {
-            None => subscription.first.clone(),
-            Some(present) => {
-                let declared = DECLARED
-                    .iter()
-                    .filter_map(|name| Some(((*name).to_owned(), present.get(name)?.clone())));
-                Value::Object(declared.collect())
-            }
-        };
-        let properties = json!({ "endpointUrl": subscription.endpoint });
+/// Whether an endpoint is that of the receiver of an earlier start: the same but for its port. Any other is somebody's own, and stays.
+fn is_of_a_receiver(endpoint: &EndpointUrl, wanted: &EndpointUrl) -> bool {
+    let parts = |url: &EndpointUrl| {
+        let url = url::Url::parse(url.as_str()).ok()?;
+        let host = url.host_str()?.to_owned();
+        Some((
+            url.scheme().to_owned(),
+            host,
+            url[url::Position::BeforePath..].to_owned(),
+        ))
+    };
+    parts(endpoint) == parts(wanted)
+}
+
+impl Subscription {
+    fn endpoint(&self) -> Result<EndpointUrl, Failure> {
+        EndpointUrl::parse(&self.endpoint)
+            .map_err(|rule| Failure::new(format!("the URL of the receiver {rule}")))
+    }
+
+    /// What it is declared with the first time.
+    fn spec(&self) -> Result<SubscriptionSpec, Failure> {
+        let mut json = self.first.clone();
+        let properties = json!({ "endpointUrl": self.endpoint });
         json["destination"] = json!({ "endpointType": "WebHook", "properties": properties });
         let checked = SubscriptionSpec::check(&json).map_err(|error| {
-            Failure::because(format!("cannot declare the subscription {name}"), &error)
+            Failure::because(
+                format!("cannot declare the subscription {}", self.name),
+                &error,
+            )
         })?;
         Ok(checked.spec)
     }
