@@ -5,10 +5,11 @@
 //! Over all endpoints too, slow attempts (those open for a second, and those of subscriptions that had such ones) start only
 //! while they are fewer than half of what may be in flight, and what is slow beyond that half takes no place of others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use foldhash::HashMap;
 use hedgerow_core::credit::{CreditSettings, Credits, Lane, Signal};
 use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
@@ -82,7 +83,7 @@ impl Endpoints {
             settings,
             attempts_max,
             attempts_now: usize::MAX,
-            by_target: HashMap::new(),
+            by_target: HashMap::default(),
             listed: VecDeque::new(),
             resting: Vec::new(),
             crowded: VecDeque::new(),

@@ -57,10 +57,11 @@ mod subscriptions;
 mod upkeep;
 mod validations;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use foldhash::HashMap;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
 use hedgerow_core::spec::ContainerPath;
@@ -333,8 +334,8 @@ impl Engine {
             turn: now,
             began,
             context,
-            runners: HashMap::new(),
-            readers: HashMap::new(),
+            runners: HashMap::default(),
+            readers: HashMap::default(),
             moved: BTreeSet::new(),
             behind: BTreeSet::new(),
             is_reading_behind: false,

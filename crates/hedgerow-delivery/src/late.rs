@@ -1,9 +1,10 @@
 //! Exchanges of one subscription's deliveries that are kept open after their timeout, because they may still succeed (ED-178). One
 //! of a batch may deliver each of its events.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use hedgerow_core::time::Timestamp;
 use tokio::task::AbortHandle;
 

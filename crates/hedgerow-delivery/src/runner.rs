@@ -19,10 +19,11 @@ mod order;
 mod rows;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use hedgerow_core::hold::{DueOrder, Probation};
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::pace::StartPace;
@@ -217,14 +218,14 @@ impl Runner {
             held: Held::default(),
             letters: Letters::default(),
             expiries: None,
-            parts: HashMap::new(),
+            parts: HashMap::default(),
             order: None,
             gathering: None,
             response_times: ResponseTimes::default(),
             gathered: 0,
             body_bytes: 0,
             horizon: BEHIND_IN_FLIGHT,
-            flights: HashMap::new(),
+            flights: HashMap::default(),
             unbegun: BTreeSet::new(),
             late: LateExchanges::default(),
             unsettled_successes: 0,

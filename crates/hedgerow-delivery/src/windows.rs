@@ -1,9 +1,10 @@
 //! Delayed delivery: one state for each endpoint, shared by the subscriptions that deliver to it (ED-236). Knows which they
 //! are and whose record keeps the window; what a window does is decided in the core.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use hedgerow_core::hold::{Period, Ticket, Window};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_io::http::Target;

@@ -1,14 +1,17 @@
 //! What the log says, in plain maps: each record is one small change. Nothing is cached, layered or coalesced.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use hedgerow_core::event::{Data, Event};
 use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::Change;
-use hedgerow_store::record::{Dead, DeadThen, Divided, Events, Record, unpack_head};
+use hedgerow_store::record::{Dead, DeadThen, Divided, Events, Record, unpack_event};
+use serde_json::Value;
 
 /// Everything there is.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +33,30 @@ pub struct Topic {
 pub struct Known {
     pub id: String,
     pub event_type: String,
+    /// What it can be ordered by: its subject, and its key in the data.
+    pub subject: Option<String>,
+    pub data_key: Option<String>,
+}
+
+impl Known {
+    fn of(event: &Event<'_>) -> Self {
+        let data = match &event.data {
+            Data::Json(json) => serde_json::from_str(json).unwrap_or_default(),
+            _ => Value::Null,
+        };
+        // Two texts of different types are two keys only if they differ.
+        let data_key = match &data["order"]["key"] {
+            Value::String(text) => Some(text.clone()),
+            key @ (Value::Number(_) | Value::Bool(_)) => Some(key.to_string()),
+            _ => None,
+        };
+        Self {
+            id: event.id.clone().into_owned(),
+            event_type: event.event_type.clone().into_owned(),
+            subject: event.subject.clone().map(Cow::into_owned),
+            data_key,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -246,11 +273,8 @@ impl Model {
         );
         for stored in events.packed.slices() {
             let stored = stored.expect("the log gives whole events");
-            let head = unpack_head(&stored).expect("the log gives whole events");
-            topic.events.push(Known {
-                id: head.id.into_owned(),
-                event_type: head.event_type.into_owned(),
-            });
+            let event = unpack_event(&stored).expect("the log gives whole events");
+            topic.events.push(Known::of(&event));
         }
     }
 

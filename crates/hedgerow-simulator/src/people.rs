@@ -84,16 +84,20 @@ async fn publish_as(world: &Arc<World>, publication: Publication, ids: &[String]
     let Some(topic) = topics.get(&world.plan.topics[publication.topic]) else {
         return false;
     };
-    let data = format!(r#"{{"text": "{}"}}"#, "x".repeat(publication.bytes));
+    let texts: Vec<_> = ids
+        .iter()
+        .map(|id| texts_of(world.plan.seed, id, publication.bytes))
+        .collect();
     let events: Vec<Event<'_>> = ids
         .iter()
-        .map(|id| {
+        .zip(&texts)
+        .map(|(id, (subject, data))| {
             let mut dice = Dice::of(&[world.plan.seed, 40, crate::dice::number_of(id)]);
             Event {
                 id: id.as_str().into(),
                 source: Some("/simulated".into()),
                 event_type: dice.pick(&EVENT_TYPES).into(),
-                subject: Some("/orders/1".into()),
+                subject: Some(subject.as_str().into()),
                 time: Some("2030-01-02T03:04:05.1234567Z".into()),
                 data_version: Some("1.0".into()),
                 data_content_type: None,
@@ -121,6 +125,20 @@ async fn publish_as(world: &Arc<World>, publication: Publication, ids: &[String]
     ));
     world.oracle().accepted(ids, appended);
     true
+}
+
+/// The subject and the data of an event. Few differ, so that many have one key; some have none in their data.
+fn texts_of(seed: u64, id: &str, bytes: usize) -> (String, String) {
+    let mut dice = Dice::of(&[seed, 41, crate::dice::number_of(id)]);
+    let subject = format!("/orders/{}", dice.pick(&[1, 1, 2, 3, 4, 5]));
+    let key = dice.pick(&[
+        "1", "1", "2", "3", r#""1""#, r#""a""#, "true", "null", "[1]",
+    ]);
+    let text = "x".repeat(bytes);
+    (
+        subject,
+        format!(r#"{{"order": {{"key": {key}}}, "text": "{text}"}}"#),
+    )
 }
 
 /// Does what operators do.

@@ -345,6 +345,7 @@ fn subscription(
         json["filter"] = json!({"includedEventTypes": wants});
     }
     batch(seed, number, &mut json);
+    ordering(seed, number, &mut json);
     SubscriptionPlan { name, topic, json }
 }
 
@@ -367,6 +368,17 @@ fn batch(seed: u64, number: u64, json: &mut Value) {
         "splitOn413": dice.percent(60),
         "perEntryAcknowledgement": dice.percent(50),
     });
+}
+
+/// Some subscriptions want the events of a key one after the other.
+fn ordering(seed: u64, number: u64, json: &mut Value) {
+    let mut dice = Dice::of(&[seed, 15, number]);
+    if dice.percent(30) {
+        json["ordering"] = json!({
+            "key": dice.pick(&["subject", "data.order.key"]),
+            "onFailure": dice.pick(&["skip", "skip", "block"]),
+        });
+    }
 }
 
 fn publications(seed: u64, faults: Duration, topics: usize) -> Vec<Publication> {

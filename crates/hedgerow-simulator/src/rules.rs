@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hedgerow_core::outcome::Outcome;
+use hedgerow_core::outcome::{Outcome, Overrides};
 use hedgerow_core::time::Timestamp;
 
 /// ED-192.
@@ -100,6 +100,13 @@ pub fn probation(outcome: Outcome) -> Option<Duration> {
 /// Whether a status ends a delivery for good (section 8.4), unless it is declared otherwise.
 pub const fn is_final(status: u16) -> bool {
     matches!(status, 400 | 401 | 403 | 413)
+}
+
+/// Whether it ends one of a subscription that declares otherwise for some.
+pub fn is_final_for(overrides: &Overrides, status: u16) -> bool {
+    let is_declared = overrides.final_statuses.contains(&status);
+    let is_retried = overrides.retriable_statuses.contains(&status);
+    !is_retried && (is_final(status) || is_declared)
 }
 
 /// ED-174.

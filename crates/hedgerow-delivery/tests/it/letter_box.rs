@@ -63,9 +63,11 @@ impl LetterBox {
         self.blobs.lock().unwrap().clone()
     }
 
-    /// Puts a blob there that nobody wrote.
+    /// Puts a blob there that nobody wrote, in place of the one of its name.
     pub fn put(&self, blob: Blob) {
-        self.blobs.lock().unwrap().push((Duration::ZERO, blob));
+        let mut blobs = self.blobs.lock().unwrap();
+        blobs.retain(|(_, other)| other.name != blob.name);
+        blobs.push((Duration::ZERO, blob));
     }
 
     fn refusal(&self) -> Option<DeadLetterError> {

@@ -6,10 +6,10 @@
 //!
 //! Connections are closed outside the lock, always: closing one gives its place back, which takes the lock.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use foldhash::HashMap;
 use tokio::time::Instant;
 
 use super::channel::Channel;
@@ -73,7 +73,7 @@ pub(super) struct Slot {
 impl Pool {
     pub(super) fn new(options: ClientOptions) -> Self {
         let state = State {
-            endpoints: HashMap::new(),
+            endpoints: HashMap::default(),
             total: Connections::default(),
             swept: Instant::now(),
         };

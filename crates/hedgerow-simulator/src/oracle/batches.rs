@@ -115,8 +115,7 @@ impl Oracle {
         status: u16,
     ) -> Option<Division> {
         let overrides = &self.live.subscriptions.get(&id)?.spec.overrides;
-        let is_final = !overrides.retriable_statuses.contains(&status)
-            && (rules::is_final(status) || overrides.final_statuses.contains(&status));
+        let is_final = rules::is_final_for(overrides, status);
         if events < 2 {
             None
         } else if status == 413 && answers.split_on_413 {

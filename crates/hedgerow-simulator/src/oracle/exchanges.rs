@@ -4,6 +4,7 @@ use hedgerow_core::batch::{AnswerSettings, BatchLimits};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::StartedDelivery;
+use tokio::time::Instant;
 
 use super::Oracle;
 use crate::rules;
@@ -16,6 +17,8 @@ pub struct Exchange {
     pub seqs: Vec<u64>,
     /// The attempts that were made before.
     pub count: u16,
+    /// When it is too late for an answer, whatever the wall clock does.
+    pub timeout: Instant,
     /// How much may travel together; `None` if it is a single event, in that form.
     pub limits: Option<BatchLimits>,
     /// What its subscription wanted of answers to batches.
@@ -57,12 +60,14 @@ impl Oracle {
     pub(super) fn begin_exchange(&mut self, id: SubscriptionId, deliveries: &[StartedDelivery]) {
         let spec = self.live.subscriptions.get(&id);
         let batch = spec.map(|subscription| subscription.spec.batch);
+        let response_timeout = spec.map(|subscription| subscription.spec.response_timeout);
         let place = self.exchanges.len();
         let attempts = deliveries.first().map_or(1, |one| one.progress.attempts);
         self.exchanges.push(Exchange {
             subscription: id,
             seqs: deliveries.iter().map(|one| one.seq).collect(),
             count: attempts.saturating_sub(1),
+            timeout: Instant::now() + response_timeout.unwrap_or_default(),
             limits: batch.and_then(|batch| batch.limits()),
             answers: batch.map(|batch| batch.answers).unwrap_or_default(),
             arrived: None,

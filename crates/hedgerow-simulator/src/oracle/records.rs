@@ -22,7 +22,8 @@ impl Oracle {
     pub fn journaled(&mut self, now: Timestamp, record: &Record) {
         match record {
             Record::Started(started) => {
-                if let Some(wrong) = self.wrong_batch(started) {
+                let wrong = self.wrong_batch(started);
+                if let Some(wrong) = wrong.or_else(|| self.wrong_order(started)) {
                     let first = started.deliveries.first().map_or(0, |one| one.seq);
                     let name = self.name(started.subscription, first);
                     self.fail(format!("a start with {name}: {wrong}"));
@@ -168,7 +169,7 @@ impl Oracle {
                     first: delivery.first,
                     started: delivery.started,
                     ended: (early, now.max(early)),
-                    status: progress.last_status,
+                    status: self.floor_status(id, progress.last_status),
                     retry_after: answer.and_then(|exchange| exchange.retry_after),
                     hold: self.live.held_until(id, now),
                     has_jitter: self.has_jitter,
@@ -295,6 +296,16 @@ impl Oracle {
         }
         let attempts = dead.progress.map_or(0, |progress| progress.attempts);
         let is_decision = !matches!(state, Some(State::Letter(_)));
+        if is_decision
+            && subscription.blocks()
+            && dead.reason != DeadLetterReason::UndeliverableDueToRepeatedCrash
+        {
+            let message = format!(
+                "FC-12: {} ends, and its key was to wait: {dead:?}",
+                self.name(id, seq)
+            );
+            return self.fail(message);
+        }
         let is_right = attempts == delivery.map_or(0, |delivery| delivery.attempts)
             && (!is_decision || has_reason(subscription, dead))
             && self.follows(now, subscription, dead);
@@ -383,7 +394,7 @@ fn wrong_row(subscription: &Subscription, start: &StartedDelivery) -> Option<Str
     if number != attempts + 1 {
         return Some(format!("attempt {number} follows attempt {attempts}"));
     }
-    if number > allowed {
+    if number > allowed && !subscription.blocks() {
         return Some(format!("ED-204: attempt {number} of {allowed}"));
     }
     let (due, row) = match (before.map(|delivery| delivery.state), start.replaces_due) {
@@ -402,7 +413,7 @@ fn wrong_row(subscription: &Subscription, start: &StartedDelivery) -> Option<Str
         ));
     }
     let age = due.since(progress.published).as_secs() / 60;
-    (age >= subscription.minutes_allowed.1)
+    (age >= subscription.minutes_allowed.1 && !subscription.blocks())
         .then(|| format!("ED-203: it was due {age} minutes after it was published"))
 }
 
