@@ -288,7 +288,12 @@ impl Engine {
                 continue;
             };
             let progress = without_answer(progress, outcome);
-            let next = retry::after_abort(&policy, progress.attempts, now);
+            let next = if outcome == Outcome::Canceled {
+                // It counts, but whoever changes an endpoint ends no event: the new one gets it though it was the last attempt.
+                retry::Next::Due(now)
+            } else {
+                retry::after_abort(&policy, progress.attempts, now)
+            };
             let key = DeliveryKey {
                 subscription: id,
                 seq,

@@ -66,35 +66,38 @@ async fn a_closed_address_is_refused_at_once() {
     );
 }
 
-/// ED-189: a running attempt to an endpoint that was replaced is cancelled; the delivery goes to the new one.
+/// ED-189: a running attempt to an endpoint that was replaced is cancelled; the delivery goes to the new one, also if the
+/// attempt was the last that the retry policy allows.
 #[tokio::test(start_paused = true)]
 async fn a_new_endpoint_gets_what_the_old_one_had() {
-    let world = World::new(|_, attempt| {
-        if attempt == 0 {
-            Meet::Silence
-        } else {
-            Meet::status(200)
-        }
-    });
-    let topic = world.topic("orders").await;
-    let before = world
-        .subscribe("orders", "the-sub", json!({}))
-        .await
-        .unwrap();
-    world.publish(topic, &["e1"]).await;
-    world.settle().await;
-    let destination = json!({"destination": {"endpointType": "WebHook",
-        "properties": {"endpointUrl": "https://the-sub.example/new"}}});
-    let after = world
-        .subscribe("orders", "the-sub", destination)
-        .await
-        .unwrap();
-    assert_eq!(before.subscription.id, after.subscription.id);
-    world.settle().await;
-    let seen = world.seen();
-    assert_eq!(seen.len(), 2);
-    assert_eq!(seen[1].delivery_count, 1, "the cancelled attempt counts");
-    world.assert_balanced("orders", "the-sub").await;
+    for attempts_max in [1, 30] {
+        let world = World::new(|_, attempt| {
+            if attempt == 0 {
+                Meet::Silence
+            } else {
+                Meet::status(200)
+            }
+        });
+        let topic = world.topic("orders").await;
+        let at = |path: &str| {
+            let url = format!("https://the-sub.example/{path}");
+            json!({
+                "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": url}},
+                "retryPolicy": {"maxDeliveryAttempts": attempts_max},
+            })
+        };
+        let before = world.subscribe("orders", "the-sub", at("hook")).await;
+        let before = before.unwrap();
+        world.publish(topic, &["e1"]).await;
+        world.settle().await;
+        let after = world.subscribe("orders", "the-sub", at("new")).await;
+        assert_eq!(before.subscription.id, after.unwrap().subscription.id);
+        world.settle().await;
+        let seen = world.seen();
+        assert_eq!(seen.len(), 2, "of at most {attempts_max}");
+        assert_eq!(seen[1].delivery_count, 1, "the cancelled attempt counts");
+        world.assert_balanced("orders", "the-sub").await;
+    }
 }
 
 /// ED-172: what is owed to a subscription that is deleted is dropped with it, also what was in flight.
