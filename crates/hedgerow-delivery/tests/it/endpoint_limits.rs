@@ -131,6 +131,31 @@ async fn no_more_requests_begin_in_a_second_than_declared() {
     assert!(took < Duration::from_millis(7_600), "{took:?}");
 }
 
+/// Limits are of the time of the attempt (ED-085): a changed one holds from the next request on, whether it is lower or higher.
+#[tokio::test(start_paused = true)]
+async fn a_changed_limit_holds_at_once() {
+    let world = World::new(|_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    let declare = async |per_second: u32| {
+        let spec = limited("a.example", &json!({ "maxRequestsPerSecond": per_second }));
+        world.subscribe("orders", "limited", spec).await.unwrap();
+    };
+    declare(10).await;
+    publish(&world, topic, 200).await;
+    for (until, per_second) in [(5, 10), (15, 2), (20, 20)] {
+        declare(per_second).await;
+        let (from, before) = (world.begun.elapsed(), world.seen().len());
+        world.sleep_until(Duration::from_secs(until)).await;
+        let count = world.seen().len() - before;
+        let seconds = (Duration::from_secs(until) - from).as_secs_f64();
+        let most = seconds * f64::from(per_second);
+        assert!(
+            (most - 2.0..=most + 1.0).contains(&(count as f64)),
+            "{count} at {per_second} a second in {seconds} s"
+        );
+    }
+}
+
 /// Explaining names the limit that an event waits for.
 #[tokio::test(start_paused = true)]
 async fn the_limit_that_is_waited_for_is_told() {
