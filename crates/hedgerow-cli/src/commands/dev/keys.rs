@@ -75,14 +75,9 @@ pub fn listen() -> mpsc::Receiver<Key> {
     let (keys, typed) = mpsc::channel(LINES_MAX);
     if is_terminal() {
         let read = move || {
-            for line in std::io::stdin().lock().lines() {
-                let Ok(line) = line else { return };
-                if let Some(key) = Key::read(&line)
-                    && keys.blocking_send(key).is_err()
-                {
-                    return;
-                }
-            }
+            read_lines(std::io::stdin().lock(), |key| {
+                keys.blocking_send(key).is_ok()
+            });
         };
         let thread = std::thread::Builder::new().name("hedgerow-keys".to_owned());
         if let Err(error) = thread.spawn(read) {
@@ -92,9 +87,44 @@ pub fn listen() -> mpsc::Receiver<Key> {
     typed
 }
 
+/// Tells what each line means for as long as somebody listens. What is not UTF-8 is no command either: it asks for help like
+/// whatever else is not known, and the lines behind it are read.
+fn read_lines(mut lines: impl BufRead, mut tell: impl FnMut(Key) -> bool) {
+    let mut line = Vec::new();
+    while lines
+        .read_until(b'\n', &mut line)
+        .is_ok_and(|read| read > 0)
+    {
+        if let Some(key) = Key::read(&String::from_utf8_lossy(&line))
+            && !tell(key)
+        {
+            return;
+        }
+        line.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_no_text_asks_for_help_and_the_next_one_is_read() {
+        let mut keys = Vec::new();
+        read_lines(&b"50\xff\n\xfc\n503\n\nq"[..], |key| {
+            keys.push(key);
+            true
+        });
+        let busy = Key::Answer(Answer::status(StatusCode::SERVICE_UNAVAILABLE));
+        assert_eq!(keys, [Key::Help, Key::Help, busy, Key::Quit]);
+        // Nobody listens any more.
+        let mut count = 0;
+        read_lines(&b"q\nq\n"[..], |_| {
+            count += 1;
+            false
+        });
+        assert_eq!(count, 1);
+    }
 
     #[test]
     fn lines_mean() {
