@@ -56,7 +56,7 @@ impl From<&Usage> for StoreRoom {
     fn from(usage: &Usage) -> Self {
         let attempts = usage.record_room_bytes / limits::ATTEMPT_RECORDS_BYTES_MAX;
         Self {
-            is_full: usage.is_full,
+            is_full: usage.is_full(),
             attempts_max: usize::try_from(attempts).unwrap_or(usize::MAX),
         }
     }

@@ -260,7 +260,8 @@ impl fmt::Display for Fullness {
                 reserve_bytes,
             } => write!(
                 f,
-                "the disk has {free_bytes} bytes left and {reserve_bytes} are kept for settling; free space"
+                "the disk has {free_bytes} bytes left and {reserve_bytes} are kept for settling (store.disk_reserve_bytes); \
+                 free space"
             ),
         }
     }

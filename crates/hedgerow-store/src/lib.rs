@@ -41,6 +41,7 @@ use hedgerow_core::time::Timestamp;
 use roaring::RoaringTreemap;
 use tokio::sync::{oneshot, watch};
 
+use crate::error::Fullness;
 pub use crate::error::StoreError;
 use crate::record::{PackedEvents, Record};
 
@@ -277,9 +278,8 @@ pub struct Usage {
     pub used_bytes: u64,
     /// At how many of them publishing is refused.
     pub watermark_bytes: u64,
-    /// Whether the largest publish request would be refused: the log has grown to its watermark, or the disk has too little
-    /// space left.
-    pub is_full: bool,
+    /// Why the largest publish request would be refused, if it would.
+    pub fullness: Option<Fullness>,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
     /// Bytes that records other than events may still take.
@@ -294,4 +294,12 @@ pub struct Usage {
     pub copied_events: u64,
     /// Kept files that were written anew because little in them was needed, counted since the store was opened.
     pub compacted_files: u64,
+}
+
+impl Usage {
+    /// Whether the largest publish request would be refused.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        self.fullness.is_some()
+    }
 }

@@ -90,17 +90,16 @@ impl Engine {
 
     /// Says when the store becomes full, and when it is no longer.
     fn note_fullness(&mut self, usage: &Usage) {
-        if usage.is_full == self.is_store_full {
+        if usage.is_full() == self.is_store_full {
             return;
         }
-        self.is_store_full = usage.is_full;
+        self.is_store_full = usage.is_full();
         let (used_bytes, watermark_bytes) = (usage.used_bytes, usage.watermark_bytes);
-        if usage.is_full {
+        if let Some(fullness) = usage.fullness {
             tracing::warn!(
                 used_bytes,
                 watermark_bytes,
-                "the store is full: publishing is refused, endpoints that fail are tried every 10 s; let subscriptions \
-                 catch up, free space, or raise store.bytes_max"
+                "the store is full: publishing is refused, endpoints that fail are tried every 10 s; {fullness}"
             );
         } else {
             tracing::info!(used_bytes, watermark_bytes, "the store has room again");

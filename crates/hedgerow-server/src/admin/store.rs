@@ -14,7 +14,7 @@ pub async fn get(State(app): State<SharedApp>) -> Result<Json<Value>, ApiError> 
     Ok(Json(json!({
         "usedBytes": usage.used_bytes,
         "watermarkBytes": usage.watermark_bytes,
-        "isFull": usage.is_full,
+        "isFull": usage.is_full(),
         "queuedBytes": usage.queued_bytes,
         "keptBytes": usage.kept_bytes,
         "recycledSegments": usage.recycled_segments,

@@ -88,7 +88,7 @@ impl Shared {
 
     /// How full the log is, and whether the disk has room now: others use it too, and nobody may be publishing.
     pub(crate) fn usage(&self) -> Usage {
-        let is_disk_full = self.check_space().is_some();
+        let of_disk = self.check_space();
         let used_bytes = self.used_bytes();
         let watermark_bytes = self.options.watermark_bytes();
         let RecordRoom {
@@ -96,10 +96,15 @@ impl Shared {
             room_bytes,
         } = self.record_room();
         let request_bytes = REQUEST_BYTES.min(self.options.record_bytes_max() as u64);
+        let is_log_full = self.would_take(request_bytes, queued_bytes) > watermark_bytes;
+        let of_log = is_log_full.then_some(Fullness::Log {
+            used_bytes,
+            watermark_bytes,
+        });
         Usage {
             used_bytes,
             watermark_bytes,
-            is_full: self.would_take(request_bytes, queued_bytes) > watermark_bytes || is_disk_full,
+            fullness: of_log.or(of_disk),
             queued_bytes,
             record_room_bytes: room_bytes,
             recycled_segments: self.pool.recycled(),

@@ -574,12 +574,12 @@ fn free_files_are_given_back_before_a_publisher_is_refused_issue_4() {
     // Somebody else fills the disk: a segment is missing in the reserve, and free files take more than that.
     let used = 64 * SEGMENT_BYTES - disk.mount().free_space().unwrap();
     disk.set_capacity(used + SEGMENT_BYTES);
-    assert!(!log.usage().is_full);
+    assert!(!log.usage().is_full());
     assert_eq!(free_files(), free - 1, "no more than is missing");
     log.append(TOPIC, packed("a", 5_000)).unwrap();
     // When nothing is left to be given back publishers are refused, and settling has its file.
     disk.set_capacity(used - (free - 1) * SEGMENT_BYTES);
-    assert!(log.usage().is_full);
+    assert!(log.usage().is_full());
     let refused = log.append(TOPIC, packed("a", 5_000)).unwrap_err();
     assert!(
         matches!(refused, StoreError::Full(Fullness::Disk { .. })),
@@ -601,11 +601,21 @@ fn the_usage_knows_of_a_full_disk_while_nobody_publishes_issue_4() {
     let log = recovered.start_synchronous(&HashMap::new());
     log.append(TOPIC, packed("a", 5_000)).unwrap();
     log.commit_queued().unwrap();
-    assert!(!log.usage().is_full);
+    assert!(!log.usage().is_full());
     disk.set_capacity(1);
-    assert!(log.usage().is_full);
+    assert!(log.usage().is_full());
+    let why = log.usage().fullness.unwrap();
+    assert!(matches!(why, Fullness::Disk { .. }), "{why:?}");
+    // What is logged and what publishers are told: no setting of the log would help.
+    let told = why.to_string();
+    assert!(
+        told.contains("store.disk_reserve_bytes") && !told.contains("bytes_max"),
+        "{told}"
+    );
+    let refused = log.append(TOPIC, packed("a", 5_000)).unwrap_err();
+    assert!(refused.to_string().contains(&told), "{refused}");
     disk.set_capacity(20 * 64 * 1024);
-    assert!(!log.usage().is_full);
+    assert!(!log.usage().is_full());
 }
 
 #[test]
@@ -683,11 +693,13 @@ fn smaller_segments_take_the_place_of_larger_ones() {
     let log = recovered.start_synchronous(&HashMap::from([(TOPIC, 2)]));
     log.append(TOPIC, packed("small", 1_000)).unwrap();
     log.commit_queued().unwrap();
-    assert!(log.usage().is_full, "{:?}", log.usage());
+    assert!(log.usage().is_full(), "{:?}", log.usage());
+    let why = log.usage().fullness.unwrap().to_string();
+    assert!(why.contains("raise store.bytes_max"), "{why}");
     let end = *log.durable().borrow();
     log.checkpoint(end, &Floors(HashMap::from([(TOPIC, 2)])))
         .unwrap();
-    assert!(!log.usage().is_full, "{:?}", log.usage());
+    assert!(!log.usage().is_full(), "{:?}", log.usage());
     log.append(TOPIC, packed("small", 1_000)).unwrap();
     log.commit_queued().unwrap();
     assert_eq!(

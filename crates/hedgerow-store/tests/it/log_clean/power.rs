@@ -387,11 +387,11 @@ fn records_of_attempts_are_taken_at_the_watermark() {
         grid.settle(SUBSCRIPTIONS[2].0, seq, hedgerow_store::record::IN_FLIGHT);
     }
     let usage = grid.log.usage();
-    assert!(usage.is_full && usage.used_bytes <= super::options().bytes_max);
+    assert!(usage.is_full() && usage.used_bytes <= super::options().bytes_max);
     grid.read_to_the_end(TOPICS[1]);
     grid.checkpoint();
     grid.publish(TOPICS[1], 8_000);
     grid.commit();
-    assert!(!grid.log.usage().is_full);
+    assert!(!grid.log.usage().is_full());
     assert_eq!(said(&grid.rebuild()), said(&grid.view));
 }

@@ -127,7 +127,7 @@ fn a_store_with_more_than_it_may_have_drains() {
 
         let stored = run.grid.watch.now();
         let usage = run.grid.log.usage();
-        assert!(usage.used_bytes > 2 * run.bytes_max && usage.is_full);
+        assert!(usage.used_bytes > 2 * run.bytes_max && usage.is_full());
         assert_eq!(usage.watermark_bytes, run.bytes_max - 4 * SEGMENT_BYTES);
         let (mut ended, mut waits) = (0, 0);
         while run.grid.log.usage().used_bytes > usage.watermark_bytes {
@@ -365,7 +365,7 @@ impl Run {
             }
             Err(refused) => {
                 assert!(matches!(refused, StoreError::Full(_)), "{refused}");
-                assert!(self.grid.log.usage().is_full, "it says so");
+                assert!(self.grid.log.usage().is_full(), "it says so");
                 false
             }
         }
