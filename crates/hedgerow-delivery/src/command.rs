@@ -63,6 +63,9 @@ pub enum CommandError {
     /// A subscription has as many filters in force as it can have.
     #[error("{0}")]
     FilterLimit(String),
+    /// There are as many replays that have not ended as there may be.
+    #[error("{0}")]
+    ReplayLimit(String),
     /// Too many ask for the same at once; ask again in a moment.
     #[error("{0}")]
     Busy(String),

@@ -26,7 +26,7 @@ use hedgerow_core::spec::{ReplaySpec, ReplayTarget};
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::dead_letter::read::{self, ReadLetter};
 use hedgerow_store::StoreError;
-use hedgerow_store::catalog::{Replay, ReplayCounts, ReplayPlace};
+use hedgerow_store::catalog::{Replay, ReplayCounts, ReplayPlace, ReplayState};
 use hedgerow_store::record::{PackedEvents, PackedEventsBuilder};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -66,12 +66,12 @@ pub enum ReplayCommand {
         /// The replay.
         answer: Answer<ReplayInfo>,
     },
-    /// Stops one, or lets it go on.
+    /// Stops one, lets it go on, or ends it.
     Set {
         /// Which.
         id: u32,
-        /// Whether it is to go on.
-        goes_on: bool,
+        /// What becomes of it.
+        steer: ReplaySteer,
         /// The replay, when that is durable.
         answer: Answer<ReplayInfo>,
     },
@@ -118,6 +118,27 @@ pub enum ReplayCommand {
         /// When it is noted.
         answer: Answer<()>,
     },
+}
+
+/// What somebody does with a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplaySteer {
+    /// It goes no further until it is resumed.
+    Stop,
+    /// It goes on where it stood.
+    Resume,
+    /// It goes no further, and is over.
+    Cancel,
+}
+
+impl ReplaySteer {
+    pub(crate) const fn state(self) -> ReplayState {
+        match self {
+            Self::Stop => ReplayState::Stopped,
+            Self::Resume => ReplayState::Running,
+            Self::Cancel => ReplayState::Canceled,
+        }
+    }
 }
 
 /// A replay, for people.

@@ -184,6 +184,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
     const REPLAY: &str = "/api/v1/replays/{replay}";
     const STOP_REPLAY: &str = "/api/v1/replays/{replay}/stop";
     const RESUME_REPLAY: &str = "/api/v1/replays/{replay}/resume";
+    const CANCEL_REPLAY: &str = "/api/v1/replays/{replay}/cancel";
     const TERMINAL_RECORDS: &str = "/api/v1/terminalRecords";
     const TOKENS: &str = "/api/v1/tokens";
     let (get, put, post, delete) = (Method::GET, Method::PUT, Method::POST, Method::DELETE);
@@ -242,6 +243,7 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(get(REPLAY), (Read, Lists), replays::get)
         .add(post(STOP_REPLAY), (Operate, Lists), replays::stop)
         .add(post(RESUME_REPLAY), (Operate, Lists), replays::resume)
+        .add(post(CANCEL_REPLAY), (Operate, Lists), replays::cancel)
         .add(get(TERMINAL_RECORDS), (Read, Lists), terminal_records::list)
         .add(post("/api/v1/apply"), (Admin, Lists), apply::post)
         .add(get("/api/v1/store"), (Read, Grid), store::get)

@@ -46,7 +46,7 @@ enum Action {
     /// Delivers dead letters of a subscription again: all that were written, or those that are asked for. A replay goes on beside
     /// everything else until it has come to its end, over restarts too.
     Replay(Box<Replay>),
-    /// Lists replays, or shows, stops or resumes one.
+    /// Lists replays, or shows, stops, resumes or cancels one.
     Replays(Replays),
 }
 

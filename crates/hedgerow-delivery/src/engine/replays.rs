@@ -106,22 +106,14 @@ impl Engine {
                 };
                 Some((change, told(id, answer)))
             }
-            ReplayCommand::Set {
-                id,
-                goes_on,
-                answer,
-            } => {
-                let state = if goes_on {
-                    ReplayState::Running
-                } else {
-                    ReplayState::Stopped
-                };
-                let found = self.replay_named(id).and_then(refuse_ended);
-                let (found, answer) = found_or_answered(found, answer)?;
+            ReplayCommand::Set { id, steer, answer } => {
+                let state = steer.state();
+                let (found, answer) = found_or_answered(self.replay_named(id), answer)?;
                 if found.replay.state == state {
                     reply(answer, Ok(found));
                     return None;
                 }
+                let (_, answer) = found_or_answered(refuse_ended(found), answer)?;
                 Some((self.replay_set(id, state), told(id, answer)))
             }
             ReplayCommand::Move {
@@ -148,7 +140,12 @@ impl Engine {
             }
             ReplayCommand::Complete { id, answer } => {
                 let found = self.replay_named(id);
-                let (_, answer) = found_or_answered(found, answer)?;
+                let (found, answer) = found_or_answered(found, answer)?;
+                if found.replay.ended.is_some() {
+                    // It was canceled when everything had been looked at.
+                    reply(answer, Ok(()));
+                    return None;
+                }
                 let change = self.replay_set(id, ReplayState::Completed);
                 let answered: Answered = Box::new(move |made| reply(answer, made.map(|_| ())));
                 Some((change, answered))
@@ -184,9 +181,9 @@ impl Engine {
         let open = open.filter(|replay| replay.ended.is_none()).count();
         if open >= limits::REPLAYS_OPEN_MAX {
             let message = format!(
-                "{open} replays have not ended, and no more may at a time; wait for one, or let one that is stopped go on"
+                "{open} replays have not ended, and no more may at a time, those that are stopped among them"
             );
-            return Err(CommandError::Limit(message));
+            return Err(CommandError::ReplayLimit(message));
         }
         Ok(())
     }
@@ -278,7 +275,7 @@ impl Engine {
                 self.go_on_with_replay(id);
             }
             Some(ReplayState::Running) => {}
-            Some(ReplayState::Stopped | ReplayState::Completed) | None => {
+            Some(ReplayState::Stopped | ReplayState::Completed | ReplayState::Canceled) | None => {
                 self.replays.problems.remove(&id);
                 if let Some(task) = self.replays.tasks.get(&id) {
                     task.stop.set();
@@ -326,7 +323,11 @@ fn refuse_ended(info: ReplayInfo) -> Result<ReplayInfo, CommandError> {
     if info.replay.ended.is_none() {
         return Ok(info);
     }
-    let message = format!("replay {} has come to its end", info.replay.id);
+    let message = if info.replay.state == ReplayState::Canceled {
+        format!("replay {} was canceled", info.replay.id)
+    } else {
+        format!("replay {} has come to its end", info.replay.id)
+    };
     Err(CommandError::Conflict(message))
 }
 

@@ -10,7 +10,7 @@ use hedgerow_core::limits;
 use hedgerow_core::position::TopicId;
 use hedgerow_core::spec::{ReplaySpec, TopicSpec};
 use hedgerow_delivery::command::{Command, CommandError};
-use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo};
+use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo, ReplaySteer};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::dead_letter::Blob;
 use hedgerow_store::catalog::ReplayState;
@@ -97,14 +97,8 @@ impl Scene {
         self.world.handle.ask(get).await
     }
 
-    async fn set(&self, id: u32, goes_on: bool) -> Result<ReplayInfo, CommandError> {
-        let set = |answer| {
-            Command::Replay(ReplayCommand::Set {
-                id,
-                goes_on,
-                answer,
-            })
-        };
+    async fn set(&self, id: u32, steer: ReplaySteer) -> Result<ReplayInfo, CommandError> {
+        let set = |answer| Command::Replay(ReplayCommand::Set { id, steer, answer });
         self.world.handle.ask(set).await
     }
 
@@ -303,7 +297,7 @@ async fn a_replay_has_a_pace_and_can_be_stopped() {
         .replay
         .id;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let stopped = scene.set(id, false).await.unwrap();
+    let stopped = scene.set(id, ReplaySteer::Stop).await.unwrap();
     assert_eq!(stopped.replay.state, ReplayState::Stopped);
     tokio::time::sleep(seconds(60)).await;
     let so_far = scene.replayed().len();
@@ -312,7 +306,7 @@ async fn a_replay_has_a_pace_and_can_be_stopped() {
     let counts = (info.replay.counts.replayed, info.replay.ended);
     assert_eq!(counts, (so_far as u64, None));
 
-    let resumed = scene.set(id, true).await.unwrap();
+    let resumed = scene.set(id, ReplaySteer::Resume).await.unwrap();
     assert_eq!(resumed.replay.state, ReplayState::Running);
     let again = scene.world.begun.elapsed();
     scene.ended(id).await;
@@ -329,8 +323,8 @@ async fn a_replay_has_a_pace_and_can_be_stopped() {
         })
     };
     assert!(is_paced(&seen[..so_far], began) && is_paced(&seen[so_far..], again));
-    for goes_on in [true, false] {
-        let refused = scene.set(id, goes_on).await;
+    for steer in [ReplaySteer::Resume, ReplaySteer::Stop, ReplaySteer::Cancel] {
+        let refused = scene.set(id, steer).await;
         assert!(
             matches!(refused, Err(CommandError::Conflict(_))),
             "it has ended"
@@ -389,7 +383,7 @@ async fn a_replay_goes_on_after_a_restart() {
     scene.world.start();
     tokio::time::sleep(seconds(1)).await;
     assert!(scene.replayed().len() >= 80, "it went on by itself");
-    scene.set(id, false).await.unwrap();
+    scene.set(id, ReplaySteer::Stop).await.unwrap();
     scene.world.stop().await;
     scene.world.start();
     let so_far = scene.replayed().len();
@@ -397,7 +391,7 @@ async fn a_replay_goes_on_after_a_restart() {
     assert!(scene.replayed().len() <= so_far + 20);
     let state = scene.get(id).await.unwrap().replay.state;
     assert_eq!(state, ReplayState::Stopped);
-    scene.set(id, true).await.unwrap();
+    scene.set(id, ReplaySteer::Resume).await.unwrap();
     scene.ended(id).await;
     let mut ids = scene.replayed_ids();
     assert_eq!(ids.len(), 200, "nothing twice");
@@ -530,7 +524,7 @@ async fn replays_have_bounds() {
         scene.begin(json!({"eventsPerSecond": 1})).await.unwrap();
     }
     let refused = scene.begin(json!({})).await;
-    assert!(matches!(refused, Err(CommandError::Limit(_))));
+    assert!(matches!(refused, Err(CommandError::ReplayLimit(_))));
     world.unsubscribe("orders", "the-sub").await;
     world.settle().await;
     let so_far = scene.replayed().len();
@@ -546,4 +540,52 @@ async fn replays_have_bounds() {
         .unwrap();
     let refused = scene.begin(json!({})).await;
     assert!(matches!(refused, Err(CommandError::Conflict(_))));
+}
+
+/// ED-265: stopped ones count as open, and a canceled one does not: it is over like one that has come to its end, also after a
+/// restart. What it delivered stays delivered, and is counted.
+#[tokio::test(start_paused = true)]
+async fn a_canceled_replay_is_over_and_makes_room() {
+    let mut scene = Scene::new().await;
+    let names: Vec<_> = (0..100).map(|number| format!("e{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    scene.kill(&names).await;
+    scene.heal();
+    let slow = || json!({"eventsPerSecond": 10});
+    for _ in 0..limits::REPLAYS_OPEN_MAX {
+        let id = scene.begin(slow()).await.unwrap().replay.id;
+        scene.set(id, ReplaySteer::Stop).await.unwrap();
+    }
+    let refused = scene.begin(slow()).await;
+    assert!(matches!(refused, Err(CommandError::ReplayLimit(_))));
+    tokio::time::sleep(seconds(60)).await;
+
+    let canceled = scene.set(1, ReplaySteer::Cancel).await.unwrap().replay;
+    assert_eq!(canceled.state, ReplayState::Canceled);
+    assert!(canceled.ended.is_some());
+    let again = scene.set(1, ReplaySteer::Cancel).await.unwrap().replay;
+    assert_eq!(again.ended, canceled.ended, "asking twice is no mistake");
+    for steer in [ReplaySteer::Resume, ReplaySteer::Stop] {
+        let refused = scene.set(1, steer).await;
+        assert!(matches!(refused, Err(CommandError::Conflict(_))));
+    }
+
+    // A running one ends after its step.
+    let before = scene.replayed().len();
+    let id = scene.begin(slow()).await.unwrap().replay.id;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    scene.set(id, ReplaySteer::Cancel).await.unwrap();
+    tokio::time::sleep(seconds(60)).await;
+    let replayed = scene.replayed().len() - before;
+    assert!((10..=30).contains(&replayed), "{replayed} in 1.5 s");
+    scene.world.stop().await;
+    scene.world.start();
+    tokio::time::sleep(seconds(60)).await;
+    assert_eq!(scene.replayed().len() - before, replayed);
+    let info = scene.get(id).await.unwrap();
+    assert_eq!(info.replay.state, ReplayState::Canceled);
+    assert_eq!(info.replay.counts.replayed, replayed as u64);
+    scene.begin(slow()).await.unwrap();
+    let refused = scene.begin(slow()).await;
+    assert!(matches!(refused, Err(CommandError::ReplayLimit(_))));
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::spec::ReplaySpec;
 use hedgerow_delivery::command::{Command, CommandError, EngineHandle};
-use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo};
+use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo, ReplaySteer};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -63,11 +63,15 @@ pub async fn get(
 }
 
 pub async fn stop(app: State<SharedApp>, bearer: Bearer, names: Names<String>) -> Answer {
-    set(app, bearer, names, false).await
+    set(app, bearer, names, ReplaySteer::Stop).await
 }
 
 pub async fn resume(app: State<SharedApp>, bearer: Bearer, names: Names<String>) -> Answer {
-    set(app, bearer, names, true).await
+    set(app, bearer, names, ReplaySteer::Resume).await
+}
+
+pub async fn cancel(app: State<SharedApp>, bearer: Bearer, names: Names<String>) -> Answer {
+    set(app, bearer, names, ReplaySteer::Cancel).await
 }
 
 type Answer = Result<Json<Value>, ApiError>;
@@ -76,17 +80,11 @@ async fn set(
     State(app): State<SharedApp>,
     Bearer(grant): Bearer,
     Names(id): Names<String>,
-    goes_on: bool,
+    steer: ReplaySteer,
 ) -> Answer {
     let engine = app.engine()?;
     let id = reached(&engine, &grant, &id).await?.replay.id;
-    let set = |answer| {
-        Command::Replay(ReplayCommand::Set {
-            id,
-            goes_on,
-            answer,
-        })
-    };
+    let set = |answer| Command::Replay(ReplayCommand::Set { id, steer, answer });
     let info = engine.ask(set).await?;
     let (topic, subscription) = (&info.topic_name, &info.subscription_name);
     let state = info.replay.state.as_str();

@@ -284,6 +284,12 @@ impl From<CommandError> for ApiError {
                 message,
                 "delete what is not used any more",
             ),
+            CommandError::ReplayLimit(message) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "LimitReached",
+                message,
+                "wait for one, or cancel one: `hedgerow dead-letter replays` lists them, and --cancel ID ends one",
+            ),
             CommandError::FilterLimit(message) => Self::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "LimitReached",

@@ -242,3 +242,48 @@ async fn a_file_that_was_written_is_told_of() {
     }
     server.stop_and_wait().await;
 }
+
+/// ED-265: replays that are stopped count as open; whoever meets the bound is told what to do, and a canceled one makes room.
+#[tokio::test]
+async fn a_replay_that_is_canceled_makes_room_for_another() {
+    const OPEN_MAX: usize = hedgerow_core::limits::REPLAYS_OPEN_MAX;
+    let server = TestServer::start().await;
+    let receiver = Receiver::start().await;
+    server.topic("orders").await;
+    let path = subscription("orders", "billing");
+    // They wait for their directory.
+    let body = declared(&receiver.url(), "gone", &json!(null));
+    let answer = server.admin("PUT", &path, body).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let all = format!("{path}/replays");
+    let post = async |path: &str| server.admin("POST", path, json!({})).await;
+    for id in 1..=OPEN_MAX {
+        let begun = post(&all).await;
+        assert_eq!(
+            (begun.status.as_u16(), &begun.json()["id"]),
+            (201, &json!(id))
+        );
+        let stopped = post(&format!("/api/v1/replays/{id}/stop")).await;
+        assert_eq!(stopped.json()["state"], "Stopped", "{}", stopped.text());
+    }
+    let refused = post(&all).await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    for word in ["stopped", "--cancel"] {
+        assert!(refused.text().contains(word), "{}", refused.text());
+    }
+    let canceled = post("/api/v1/replays/3/cancel").await;
+    assert_eq!(canceled.status, 200, "{}", canceled.text());
+    assert_eq!(canceled.json()["state"], "Canceled");
+    assert!(canceled.json()["endedTime"].is_string());
+    let resumed = post("/api/v1/replays/3/resume").await;
+    assert_eq!(resumed.status, 409, "{}", resumed.text());
+    assert_eq!(post("/api/v1/replays/99/cancel").await.status, 404);
+    let begun = post(&all).await;
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let listed = server.admin("GET", "/api/v1/replays", json!(null)).await;
+    assert_eq!(
+        listed.json()["value"].as_array().unwrap().len(),
+        OPEN_MAX + 1
+    );
+    server.stop_and_wait().await;
+}

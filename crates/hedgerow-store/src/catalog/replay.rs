@@ -43,6 +43,8 @@ pub enum ReplayState {
     Stopped,
     /// Everything was looked at.
     Completed,
+    /// Somebody ended it before that.
+    Canceled,
 }
 
 impl ReplayState {
@@ -53,6 +55,16 @@ impl ReplayState {
             Self::Running => "Running",
             Self::Stopped => "Stopped",
             Self::Completed => "Completed",
+            Self::Canceled => "Canceled",
+        }
+    }
+
+    /// Whether it never goes on again.
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        match self {
+            Self::Running | Self::Stopped => false,
+            Self::Completed | Self::Canceled => true,
         }
     }
 }
@@ -130,7 +142,7 @@ impl Catalog {
             Change::ReplaySet { replay, state, at } => {
                 if let Some(replay) = self.replays.get_mut(&replay) {
                     replay.state = state;
-                    replay.ended = (state == ReplayState::Completed).then_some(at);
+                    replay.ended = state.is_end().then_some(at);
                 }
             }
             _ => {}
@@ -151,5 +163,26 @@ impl Catalog {
     /// The subscription is gone, and nobody can be given anything again.
     pub(super) fn forget_replays_of(&mut self, gone: SubscriptionId) {
         self.replays.retain(|_, replay| replay.subscription != gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is stored has these names, and earlier versions wrote all but the last one.
+    #[test]
+    fn states_are_stored_under_their_names() {
+        for (state, is_end) in [
+            (ReplayState::Running, false),
+            (ReplayState::Stopped, false),
+            (ReplayState::Completed, true),
+            (ReplayState::Canceled, true),
+        ] {
+            let stored = serde_json::json!(state.as_str());
+            assert_eq!(serde_json::to_value(state).unwrap(), stored);
+            let read: ReplayState = serde_json::from_value(stored).unwrap();
+            assert_eq!((read, read.is_end()), (state, is_end));
+        }
     }
 }

@@ -79,6 +79,9 @@ pub(super) struct Replays {
     /// Lets this one go on where it stood.
     #[arg(long, value_name = "ID")]
     resume: Option<u32>,
+    /// Ends this one for good after its step, running or stopped.
+    #[arg(long, value_name = "ID")]
+    cancel: Option<u32>,
 }
 
 const LIST: [Column; 9] = [
@@ -199,11 +202,12 @@ fn conclusion(replay: &Value) -> String {
 
 impl Replays {
     pub(super) async fn run(&self, client: &Client, format: Format) -> Result<(), Failure> {
-        let (method, path) = match (self.show, self.stop, self.resume) {
+        let (method, path) = match (self.show, self.stop, self.resume, self.cancel) {
             (Some(id), ..) => (Method::GET, format!("/replays/{id}")),
-            (_, Some(id), _) => (Method::POST, format!("/replays/{id}/stop")),
-            (_, _, Some(id)) => (Method::POST, format!("/replays/{id}/resume")),
-            (None, None, None) => {
+            (_, Some(id), ..) => (Method::POST, format!("/replays/{id}/stop")),
+            (_, _, Some(id), _) => (Method::POST, format!("/replays/{id}/resume")),
+            (.., Some(id)) => (Method::POST, format!("/replays/{id}/cancel")),
+            (None, None, None, None) => {
                 let reply = client.admin(Method::GET, "/replays", None).await?;
                 output::list(crate::commands::value(&reply.body)?, &LIST, format);
                 return Ok(());
