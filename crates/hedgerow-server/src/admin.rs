@@ -159,6 +159,11 @@ macro_rules! add_source {
                 endpoint_test::post,
             )
             .add(
+                (Method::POST, concat!($path, "/testFilter")),
+                (Operate, Topic),
+                filter_test::post,
+            )
+            .add(
                 (Method::POST, concat!($path, "/events/{eventId}/resend")),
                 (Operate, Topic),
                 events::resend,
@@ -206,11 +211,6 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
             post("/api/v1/topics/{topic}/regenerateKey"),
             (Admin, Topic),
             topics::regenerate_key,
-        )
-        .add(
-            post("/api/v1/topics/{topic}/testFilter"),
-            (Operate, Topic),
-            filter_test::post,
         )
         .add(get("/api/v1/domains"), (Read, Lists), domains::list)
         .add(put(DOMAIN), (Admin, NewTopic), domains::put)

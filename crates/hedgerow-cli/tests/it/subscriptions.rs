@@ -622,4 +622,12 @@ fn filters_are_tried_on_a_sample() {
     assert_eq!(told, "the event is wanted: the filter has no clause\n");
     let other = server.run(&[&test[..], &["--event-ttl", "5"]].concat());
     assert!(complained(&other, 1).contains("retryPolicy"));
+    // Of a domain, and of one of its topics.
+    printed(&server.run(&["domain", "create", "shop"]));
+    for source in ["domains/shop", "domains/shop/topics/foo"] {
+        let mut test = test;
+        test[3] = source;
+        let told = printed(&server.run(&[&test[..], &wanted].concat()));
+        assert!(told.ends_with("the event is wanted\n"), "{source}: {told}");
+    }
 }

@@ -43,11 +43,20 @@ pub enum Found<'a> {
 }
 
 impl Filter {
-    /// What each part that is declared says to an event, in the order in which they are asked (ED-084).
+    /// What each part that is declared says to an event, in the order in which they are asked (ED-084); of a domain topic that its
+    /// events are of it as well (ED-074).
     #[must_use]
     pub fn verdicts<'a>(&self, event: &FilterEvent<'a>) -> Vec<ClauseVerdict<'a>> {
         let envelope = Envelope::of(event);
         let mut verdicts = Vec::new();
+        if let Some(topic) = &self.domain_topic {
+            let name = event.domain_topic();
+            verdicts.push(ClauseVerdict {
+                clause: Clause::DomainTopic,
+                holds: envelope.folded_domain_topic.as_deref() == Some(&**topic),
+                found: name.map_or(Found::Absent, |name| Found::Text(Cow::Borrowed(name))),
+            });
+        }
         if let Some(types) = &self.event_types {
             let folded = &*envelope.folded_type;
             verdicts.push(ClauseVerdict {

@@ -3,11 +3,13 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::filter::{Clause, ClauseVerdict, Filter, FilterEvent, Found};
+use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::spec::{FilterSpec, TopicSpec};
 use hedgerow_delivery::command::{Command, EngineHandle};
+use hedgerow_store::catalog::split_source;
 use serde_json::{Map, Value, json};
 
-use super::extract::Names;
+use super::extract::Source;
 use super::json_body;
 use super::sample::{Defaults, Sample};
 use crate::error::ApiError;
@@ -15,30 +17,32 @@ use crate::state::{App, SharedApp};
 
 pub async fn post(
     State(app): State<SharedApp>,
-    Names(topic): Names<String>,
+    Source(source): Source,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let mut body = json_body(&app, request).await?;
     let engine = app.engine()?;
     let topics = engine.topics();
+    let (topic, domain_topic) = split_source(&source);
     let declared = topics.get(&topic.to_ascii_lowercase());
-    let declared = declared.ok_or_else(|| ApiError::no_topic(&topic))?;
+    let declared = declared.ok_or_else(|| ApiError::no_topic(topic))?;
+    let of: Option<DomainTopicName> = domain_topic.and_then(|name| name.parse().ok());
     let Some(members) = body.as_object_mut() else {
         return Err(ApiError::member("", "must be an object"));
     };
     let Some(sample) = members.remove("event") else {
         return Err(ApiError::member("event", "is required: a sample event"));
     };
-    let filter = filter_of(&app, &engine, &declared.spec, &topic, members).await?;
+    let filter = filter_of(&app, &engine, &declared.spec, &source, members).await?;
     let defaults = Defaults {
         id: "sample",
         now: app.time(),
-        domain_topic: "sample",
+        domain_topic: domain_topic.unwrap_or("sample"),
     };
     let sample = Sample::new(&declared.spec, sample, &defaults)?;
     let event = sample.event(declared, &mut || "sample".to_owned())?;
     let event = FilterEvent::new(&event, &declared.path);
-    Ok(Json(judge(&app, &filter, &event)))
+    Ok(Json(judge(&app, &filter, of.as_ref(), &event)))
 }
 
 /// The filter that a request is about: one that it has, or that of a subscription.
@@ -80,8 +84,17 @@ async fn filter_of(
     }
 }
 
-fn judge(app: &App, spec: &FilterSpec, event: &FilterEvent<'_>) -> Value {
-    let filter = Filter::new(spec, app.filter_rules);
+/// `of` is the topic of a domain that the filter is for.
+fn judge(
+    app: &App,
+    spec: &FilterSpec,
+    of: Option<&DomainTopicName>,
+    event: &FilterEvent<'_>,
+) -> Value {
+    let mut filter = Filter::new(spec, app.filter_rules);
+    if let Some(of) = of {
+        filter = filter.of_domain_topic(of);
+    }
     let verdicts = filter.verdicts(event);
     let failed = verdicts.iter().find(|verdict| !verdict.holds);
     let failed = failed.map(|verdict| verdict.clause.to_string());

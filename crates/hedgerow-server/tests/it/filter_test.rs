@@ -128,3 +128,64 @@ async fn samples_are_read_as_the_topic_takes_them() {
     assert_eq!(server.admin("POST", PATH, nowhere).await.status, 404);
     server.stop_and_wait().await;
 }
+
+/// ED-074, ED-312: of a domain, and of one of its topics, which gets the events of that one only.
+#[tokio::test]
+async fn filters_of_domains_and_of_their_topics_are_tried() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    for (number, schema) in ["EventGridSchema", "CloudEventSchemaV1_0"]
+        .into_iter()
+        .enumerate()
+    {
+        let domain = format!("/api/v1/domains/shop-{number}");
+        let spec = json!({ "inputSchema": schema });
+        let made = server.admin("PUT", &domain, spec).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let (kind, of) = match number {
+            0 => ("eventType", "topic"),
+            _ => ("type", "source"),
+        };
+        for (below, topic, matched, failed) in [
+            ("", None, true, Value::Null),
+            ("", Some("other"), true, Value::Null),
+            ("/topics/foo", None, true, Value::Null),
+            ("/topics/foo", Some("FOO"), true, Value::Null),
+            ("/topics/foo", Some("other"), false, json!("domainTopic")),
+        ] {
+            let filter = json!({ "includedEventTypes": ["x"] });
+            let sample = json!({ kind: "x", of: topic });
+            let asked = json!({ "filter": filter, "event": sample });
+            let path = format!("{domain}{below}/testFilter");
+            let answer = server.admin("POST", &path, asked).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            let answer = answer.json();
+            let told = (&answer["matched"], &answer["failedClause"]);
+            assert_eq!(told, (&json!(matched), &failed), "{answer}");
+        }
+        let mut declared = webhook("http://127.0.0.1:9/");
+        declared["filter"] = json!({ "subjectBeginsWith": "a" });
+        declared["eventDeliverySchema"] = json!(schema);
+        let path = format!("{domain}/topics/foo/eventSubscriptions/billing");
+        let made = server.admin("PUT", &path, declared).await;
+        assert!(
+            made.status.is_success() || made.status == 400,
+            "{}",
+            made.text()
+        );
+        let sample = json!({ kind: "x", "subject": "b" });
+        let asked = json!({ "eventSubscription": "billing", "event": sample });
+        let path = format!("{domain}/topics/foo/testFilter");
+        let answer = server.admin("POST", &path, asked).await;
+        let failed = &answer.json()["failedClause"];
+        assert_eq!(failed, "subjectBeginsWith", "{}", answer.text());
+    }
+    // A domain is no topic, and a topic no domain.
+    let asked = json!({ "event": { "eventType": "x" } });
+    for path in ["topics/shop-0", "domains/orders", "domains/none/topics/foo"] {
+        let path = format!("/api/v1/{path}/testFilter");
+        let answer = server.admin("POST", &path, asked.clone()).await;
+        assert_eq!(answer.status, 404, "{path}: {}", answer.text());
+    }
+    server.stop_and_wait().await;
+}
