@@ -27,6 +27,12 @@ enum Action {
         /// The event's id, as it was published.
         #[arg(value_name = "EVENT-ID")]
         event_id: String,
+        /// Only of events of this topic, or of this domain (`domains/DOMAIN`).
+        #[arg(long, value_name = "TOPIC")]
+        topic: Option<SourceTopic>,
+        /// Only of this subscription; needs --topic.
+        #[arg(long, value_name = "NAME", requires = "topic")]
+        event_subscription: Option<SubscriptionName>,
     },
     /// Delivers an accepted event again: a new delivery, or the attempt that waits at once. The newest event with this id.
     Resend {
@@ -59,8 +65,15 @@ impl EventCommand {
     /// Runs the command.
     pub async fn run(self) -> Result<(), Failure> {
         let client = self.server.client()?;
-        let event_id = match self.action {
-            Action::Attempts { event_id } => event_id,
+        let path = match self.action {
+            Action::Attempts {
+                event_id,
+                topic,
+                event_subscription,
+            } => {
+                let subscription = event_subscription.as_ref().map(SubscriptionName::as_str);
+                path_of(&event_id, "attempts", topic.as_ref(), subscription)
+            }
             Action::Resend {
                 event_id,
                 topic,
@@ -70,7 +83,6 @@ impl EventCommand {
                 return resend(&client, &event_id, topic, event_subscription, format).await;
             }
         };
-        let path = format!("/events/{}/attempts", in_path(&event_id));
         let answer = client.admin(Method::GET, &path, None).await?.body;
         let attempts = super::value(&answer)?;
         let is_json = self.server.output == Format::Json;
@@ -87,6 +99,28 @@ impl EventCommand {
         output::list(&shown(attempts), &LIST, Format::Table);
         output::line(&conclusion(&answer, false));
         Ok(())
+    }
+}
+
+/// What is asked about the events with an id, of one topic and one subscription or of all.
+pub(super) fn path_of(
+    event_id: &str,
+    what: &str,
+    topic: Option<&SourceTopic>,
+    subscription: Option<&str>,
+) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    if let Some(topic) = topic {
+        query.append_pair("topic", &topic.name);
+    }
+    if let Some(name) = subscription {
+        query.append_pair("eventSubscription", name);
+    }
+    let (id, query) = (in_path(event_id), query.finish());
+    if query.is_empty() {
+        format!("/events/{id}/{what}")
+    } else {
+        format!("/events/{id}/{what}?{query}")
     }
 }
 

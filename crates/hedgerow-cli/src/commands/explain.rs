@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::ServerOptions;
-use super::event::in_path;
+use super::event::path_of;
 use super::source::SourceTopic;
 use crate::failure::Failure;
 use crate::output::{self, Column, Format};
@@ -83,19 +83,13 @@ impl ExplainCommand {
     }
 
     fn path(&self) -> String {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        if let Some(topic) = &self.topic {
-            query.append_pair("topic", &topic.name);
-        }
-        if let Some(name) = &self.event_subscription {
-            query.append_pair("eventSubscription", name);
-        }
-        let (id, query) = (in_path(&self.event_id), query.finish());
-        if query.is_empty() {
-            format!("/events/{id}/explanation")
-        } else {
-            format!("/events/{id}/explanation?{query}")
-        }
+        let subscription = self.event_subscription.as_deref();
+        path_of(
+            &self.event_id,
+            "explanation",
+            self.topic.as_ref(),
+            subscription,
+        )
     }
 }
 

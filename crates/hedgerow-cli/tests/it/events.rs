@@ -151,6 +151,34 @@ fn attempts_of_an_event_are_listed() {
     let answer = json(&server, &["event", "attempts", "a/b 1"]);
     assert_eq!(answer["value"][0]["attempt"], 1);
     assert!(answer["knownSince"].is_string());
+    let of = |topic: &str| {
+        let command = ["event", "attempts", "a/b 1", "--topic", topic];
+        server.run(&[&command[..], &["--event-subscription", "billing"]].concat())
+    };
+    assert!(printed(&of("orders")).contains("Delivered"));
+    complained(&of("invoices"), 1);
+}
+
+/// ED-265: what cannot be read has a column, and a replay that waits for its directory is canceled.
+#[test]
+fn replays_are_listed_and_canceled() {
+    let place = Place::new();
+    let server = Server::serve(&place, "");
+    printed(&server.run(&["topic", "create", "orders"]));
+    let endpoint = endpoint_with(200);
+    let which = ["--name", "billing", "--source-resource-id", "orders"];
+    let create = ["event-subscription", "create", "--endpoint", &endpoint];
+    let letters = ["--deadletter-endpoint", "gone"];
+    printed(&server.run(&[&create[..], &which, &letters].concat()));
+    let of = ["--topic", "orders", "--event-subscription", "billing"];
+    printed(&server.run(&[&["dead-letter", "replay"][..], &of].concat()));
+    let replays = ["dead-letter", "replays"];
+    let listed = printed(&server.run(&replays));
+    assert!(listed.contains("UNREADABLE"), "{listed}");
+    let canceled = printed(&server.run(&[&replays[..], &["--cancel", "1"]].concat()));
+    assert!(canceled.contains("Canceled"), "{canceled}");
+    let resumed = server.run(&[&replays[..], &["--resume", "1"]].concat());
+    assert!(complained(&resumed, 1).contains("was canceled"));
 }
 
 /// FC-10: an event is delivered again by hand; a double click does it once.

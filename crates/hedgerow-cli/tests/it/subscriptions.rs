@@ -313,6 +313,19 @@ fn batches_are_declared_and_take_effect() {
     assert_eq!(attempt["batchEvents"], 3, "{attempts}");
     let explained = printed(&server.run(&["explain", "a"]));
     assert!(explained.contains("Delivered, batch of 3"), "{explained}");
+
+    // One of the two is taken back, and then the other: events go alone again.
+    let change = |more: &[&str]| printed(&command("update", more));
+    change(&["--preferred-batch-size-in-kilobytes"]);
+    let properties = show()["destination"]["properties"].clone();
+    assert_eq!(properties["maxEventsPerBatch"], 1000);
+    change(&["--max-events-per-batch", "none"]);
+    let shown = show();
+    let properties = &shown["destination"]["properties"];
+    for member in ["maxEventsPerBatch", "preferredBatchSizeInKilobytes"] {
+        assert_eq!(properties[member], Value::Null, "{shown}");
+    }
+    assert_eq!(shown["status"]["batches"], Value::Null, "{shown}");
 }
 
 /// ED-158: what is declared and waits for an endpoint's consent is told in the last line, and by a status of its own: a script

@@ -8,7 +8,7 @@ use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::DropReason;
 use serde_json::{Value, json};
 
-use super::extract::{Bearer, Names, SourceAnd};
+use super::extract::{Bearer, Names, PageQuery, SourceAnd};
 use super::json_body;
 use crate::error::ApiError;
 use crate::state::SharedApp;
@@ -20,9 +20,23 @@ pub async fn attempts(
     State(app): State<SharedApp>,
     Bearer(grant): Bearer,
     Names(event_id): Names<String>,
+    query: PageQuery,
 ) -> Result<Json<Value>, ApiError> {
+    query.judge(&grant)?;
+    // What became of a topic that is gone is told too, but nothing is kept of the topics of a domain.
+    let (topic, subscription) = (query.topic, query.subscription);
+    if let Some(topic) = topic.as_ref().filter(|topic| topic.contains('/')) {
+        return Err(ApiError::no_topic(topic));
+    }
+    let is_named = |asked: Option<&String>, name: &str| {
+        asked.is_none_or(|asked| asked.eq_ignore_ascii_case(name))
+    };
     // Ids are the publishers' own: the same one can be another's, and others' records take no room in the answer.
-    let reached = move |record: &HistoryRecord| grant.reaches(&record.topic_name);
+    let reached = move |record: &HistoryRecord| {
+        grant.reaches(&record.topic_name)
+            && is_named(topic.as_ref(), &record.topic_name)
+            && is_named(subscription.as_ref(), &record.subscription_name)
+    };
     let engine = app.engine()?;
     let attempts = engine
         .attempts_where(event_id, RECORDS_MAX, reached)

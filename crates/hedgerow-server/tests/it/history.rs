@@ -78,6 +78,21 @@ async fn attempts_are_told_by_id_and_over_restarts() {
         [json!(2), json!("Delivered"), Value::Null, json!(true)]
     );
 
+    for (query, count) in [
+        ("topic=orders", 2),
+        ("topic=ORDERS&eventSubscription=billing", 2),
+        ("topic=orders&eventSubscription=other", 0),
+        ("topic=invoices", 0),
+    ] {
+        let path = format!("{PATH}?{query}");
+        let told = server.admin("GET", &path, Value::Null).await.json();
+        assert_eq!(told["value"].as_array().unwrap().len(), count, "{query}");
+    }
+    for (query, status) in [("topic=shop/topics/foo", 404), ("topics=orders", 400)] {
+        let path = format!("{PATH}?{query}");
+        let refused = server.admin("GET", &path, Value::Null).await;
+        assert_eq!(refused.status, status, "{query}: {}", refused.text());
+    }
     let none = server
         .admin("GET", "/api/v1/events/b/attempts", Value::Null)
         .await;

@@ -84,7 +84,7 @@ pub(super) struct Replays {
     cancel: Option<u32>,
 }
 
-const LIST: [Column; 9] = [
+const LIST: [Column; 10] = [
     ("ID", "/id"),
     ("TOPIC", "/topic"),
     ("SUBSCRIPTION", "/eventSubscription"),
@@ -92,6 +92,7 @@ const LIST: [Column; 9] = [
     ("DRY RUN", "/dryRun"),
     ("REPLAYED", "/progress/replayed"),
     ("SKIPPED", "/progress/skipped"),
+    ("UNREADABLE", "/progress/unreadable"),
     ("CREATED", "/createdTime"),
     ("PROBLEM", "/problem"),
 ];

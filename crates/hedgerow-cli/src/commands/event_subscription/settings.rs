@@ -100,12 +100,14 @@ pub(super) struct Settings {
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = window)]
     pub delayed_delivery_max_window: Option<u32>,
     /// Events that are sent together at most, 1 to 5000; one at a time by default, and 10 if only the size is given. A batch
-    /// succeeds or fails as a whole: ask for no more than the endpoint handles within its timeout.
-    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = batch_events)]
-    pub max_events_per_batch: Option<u16>,
+    /// succeeds or fails as a whole: ask for no more than the endpoint handles within its timeout. Without a value, as if it were
+    /// not given: events go alone if the size is not given either.
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true, value_parser = batch_events)]
+    pub max_events_per_batch: Option<Limit>,
     /// Kilobytes that are preferably sent together, 1 to 1024; 64 if only the count is given. An event that is larger goes alone.
-    #[arg(long, value_name = "KILOBYTES", allow_negative_numbers = true, value_parser = batch_kilobytes)]
-    pub preferred_batch_size_in_kilobytes: Option<u16>,
+    /// Without a value, as if it were not given.
+    #[arg(long, value_name = "KILOBYTES", num_args = 0..=1, default_missing_value = "", allow_negative_numbers = true, value_parser = batch_kilobytes)]
+    pub preferred_batch_size_in_kilobytes: Option<Limit>,
     /// Whether the events of a batch that failed for good are sent again one by one; not by default.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub batch_isolate_on_final: Option<bool>,
@@ -279,11 +281,12 @@ impl Settings {
             ),
             (
                 "maxEventsPerBatch",
-                self.max_events_per_batch.map(Value::from),
+                self.max_events_per_batch.map(|limit| json!(limit.0)),
             ),
             (
                 "preferredBatchSizeInKilobytes",
-                self.preferred_batch_size_in_kilobytes.map(Value::from),
+                self.preferred_batch_size_in_kilobytes
+                    .map(|limit| json!(limit.0)),
             ),
         ]
     }
@@ -408,11 +411,14 @@ fn requests_per_second(text: &str) -> Result<Limit, String> {
     limit(text, &limits::MAX_REQUESTS_PER_SECOND)
 }
 
-fn limit(text: &str, range: &RangeInclusive<u32>) -> Result<Limit, String> {
-    if text.is_empty() {
+fn limit<T>(text: &str, range: &RangeInclusive<T>) -> Result<Limit, String>
+where
+    T: FromStr + PartialOrd + Display + Into<u32>,
+{
+    if text.is_empty() || text == "none" {
         return Ok(Limit(None));
     }
-    bounded(text, range).map(|count| Limit(Some(count)))
+    bounded(text, range).map(|count| Limit(Some(count.into())))
 }
 
 /// The schema of that name, however its letters are written, as the vendor's command line takes them.
@@ -457,12 +463,12 @@ fn window(text: &str) -> Result<u32, String> {
     bounded(text, &limits::DELAYED_DELIVERY_WINDOW_SECONDS)
 }
 
-fn batch_events(text: &str) -> Result<u16, String> {
-    bounded(text, &limits::BATCH_EVENTS)
+fn batch_events(text: &str) -> Result<Limit, String> {
+    limit(text, &limits::BATCH_EVENTS)
 }
 
-fn batch_kilobytes(text: &str) -> Result<u16, String> {
-    bounded(text, &limits::BATCH_KILOBYTES)
+fn batch_kilobytes(text: &str) -> Result<Limit, String> {
+    limit(text, &limits::BATCH_KILOBYTES)
 }
 
 /// An integer within its bounds; the error names them, and `clap` adds the option and the value.
