@@ -134,11 +134,17 @@ fn time(fields: &mut Fields<'_>, name: &'static str) -> Result<Option<Timestamp>
         .map_err(|error: crate::time::TimeError| fields.error(name, error.to_string()))
 }
 
+/// What an empty list is told: nobody means to replay nothing.
+const NONE: &str = "must not be empty; leave it out for all of them";
+
 fn check_reasons(fields: &mut Fields<'_>) -> Result<Option<Vec<DeadLetterReason>>, SpecError> {
     const NAME: &str = "deadLetterReasons";
     let Some(list) = fields.list(NAME)? else {
         return Ok(None);
     };
+    if list.is_empty() {
+        return Err(fields.error(NAME, NONE));
+    }
     let all = DeadLetterReason::ALL;
     let reason = |(index, value): (usize, &Value)| {
         let named = value.as_str();
@@ -166,6 +172,9 @@ fn check_event_ids(fields: &mut Fields<'_>) -> Result<Option<Vec<String>>, SpecE
     let Some(list) = fields.list(NAME)? else {
         return Ok(None);
     };
+    if list.is_empty() {
+        return Err(fields.error(NAME, NONE));
+    }
     if list.len() > limits::REPLAY_EVENT_IDS_MAX {
         let message = format!("must have at most {} entries", limits::REPLAY_EVENT_IDS_MAX);
         return Err(fields.error(NAME, message));
@@ -255,6 +264,8 @@ mod tests {
                 "deadLetterReasons[0]",
             ),
             (json!({"eventIds": [1]}), "eventIds[0]"),
+            (json!({"eventIds": []}), "eventIds"),
+            (json!({"deadLetterReasons": []}), "deadLetterReasons"),
             (json!({"target": "topic"}), "target"),
             (json!({"eventsPerSecond": 0}), "eventsPerSecond"),
             (json!({"eventsPerSecond": 5_001}), "eventsPerSecond"),

@@ -62,6 +62,7 @@ impl Engine {
             );
             return Err(CommandError::Invalid(SpecError { field, message }));
         }
+        self.judge_rotation(existing, spec)?;
         if let Some(existing) = existing {
             Self::judge_filters_in_force(existing, spec)?;
         }
@@ -92,6 +93,25 @@ impl Engine {
              that were published while it was declared and are still to be delivered",
             existing.name,
         )))
+    }
+
+    /// Refuses a secret before the newest one that does not hold any more (ED-142). What is declared already may be past by now, and is
+    /// declared again with other changes.
+    fn judge_rotation(
+        &self,
+        existing: Option<&Subscription>,
+        spec: &SubscriptionSpec,
+    ) -> Result<(), CommandError> {
+        let until = |spec: &SubscriptionSpec| spec.signing.as_ref()?.previous.as_ref()?.until;
+        let declared = until(spec);
+        let is_past = declared.is_some_and(|until| until <= self.now());
+        if !is_past || existing.and_then(|existing| until(existing.declared())) == declared {
+            return Ok(());
+        }
+        Err(CommandError::Invalid(SpecError {
+            field: "signing.previousSecretValidUntil".to_owned(),
+            message: "must not be past".to_owned(),
+        }))
     }
 
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).

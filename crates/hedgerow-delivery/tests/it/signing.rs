@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hedgerow_core::time::Timestamp;
+use hedgerow_delivery::command::CommandError;
 use hedgerow_delivery::resend::{ResendQuery, ResentHow};
 use hedgerow_io::clock::SteppedClock;
 use ring::hmac;
@@ -245,4 +246,33 @@ async fn validation_events_are_signed() {
     .await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.asked().len(), 1);
+}
+
+/// ED-142: a secret that holds no more is refused when it is declared, and does not keep what was declared before it ended from
+/// being changed.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_holds_no_more_is_refused() {
+    let world = World::new(|_, _| Meet::status(200));
+    world.topic("orders").await;
+    let at = |seconds: u64| Timestamp::from_millis(START_MS + seconds * 1_000).to_string();
+    let declared = |seconds: u64, ttl: u32| {
+        json!({ "signing": { "secret": secret(2), "previousSecret": secret(1),
+            "previousSecretValidUntil": at(seconds) },
+            "retryPolicy": { "eventTimeToLiveInMinutes": ttl } })
+    };
+    let subscribe = async |seconds, ttl| {
+        let declared = declared(seconds, ttl);
+        world.subscribe("orders", "the-sub", declared).await
+    };
+    subscribe(60, 10).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    subscribe(60, 20).await.unwrap();
+    let Err(CommandError::Invalid(refused)) = subscribe(59, 20).await else {
+        panic!("it is taken");
+    };
+    assert_eq!(
+        (refused.field.as_str(), refused.message.as_str()),
+        ("signing.previousSecretValidUntil", "must not be past")
+    );
+    subscribe(1_000, 20).await.unwrap();
 }
