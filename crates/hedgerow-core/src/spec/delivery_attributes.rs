@@ -193,6 +193,18 @@ impl DeliveryAttribute {
         json!({ "name": self.name, "type": kind, "properties": properties })
     }
 
+    /// The place of an entry of a declared list that would send a mask where `present` has a secret: somebody wants to keep it, and
+    /// does not say that it is one.
+    pub(super) fn mask_as_value(list: &[Value], present: &[Self]) -> Option<usize> {
+        list.iter().position(|declared| {
+            let name = declared["name"].as_str().unwrap_or_default();
+            let mut secrets = present.iter().filter(|present| present.is_secret());
+            is_like_a_mask(declared)
+                && !is_masked(declared)
+                && secrets.any(|present| present.name.eq_ignore_ascii_case(name))
+        })
+    }
+
     /// Puts the secrets of `present` into a declared list, where their masks stand. Gives the place of the first one.
     pub(super) fn keep_secrets(list: &mut [Value], present: &[Self]) -> Option<usize> {
         let mut first = None;
@@ -210,6 +222,11 @@ impl DeliveryAttribute {
         }
         first
     }
+}
+
+/// Whether the value of an entry of a declared list is spelled like a mask, whatever it is meant for.
+pub(super) fn is_like_a_mask(declared: &Value) -> bool {
+    declared.pointer("/properties/value") == Some(&json!(MASK))
 }
 
 /// Whether an entry of a declared list has a mask in the place of its secret: what a read shows, or nothing.
@@ -433,12 +450,25 @@ mod tests {
             refused.field,
             "destination.properties.deliveryAttributeMappings[0].properties.value"
         );
-        // What is no secret is the text itself.
-        let plain = json!([{ "name": "X-Key", "type": "Static", "properties": { "value": MASK } }]);
-        let mut declared = declaration(&plain);
-        assert!(!SubscriptionSpec::has_masks(&declared));
+        // In the place of what is no secret it is the text itself.
+        let plain = |name: &str, is_secret: Value| {
+            let properties = json!({ "value": MASK, "isSecret": is_secret });
+            json!([{ "name": name, "type": "Static", "properties": properties }])
+        };
+        let plainly = plain("X-Plain", Value::Null);
+        let mut declared = declaration(&plainly);
         present.keep_secrets(&mut declared).unwrap();
-        assert_eq!(declared, declaration(&plain));
+        assert_eq!(declared, declaration(&plainly));
+        SubscriptionSpec::check(&declared).unwrap();
+        // A secret is not overwritten with its mask.
+        for is_secret in [json!(false), Value::Null] {
+            let mut declared = declaration(&plain("x-key", is_secret));
+            assert!(SubscriptionSpec::has_masks(&declared), "it is looked at");
+            let refused = present.keep_secrets(&mut declared).unwrap_err();
+            let field = "destination.properties.deliveryAttributeMappings[0].properties.value";
+            assert_eq!(refused.field, field);
+            assert!(refused.message.contains("isSecret true"), "{refused}");
+        }
     }
 
     /// ED-152: whoever is asked again where a credential changes, and where another header does not.

@@ -218,7 +218,8 @@ impl SubscriptionSpec {
     ///
     /// # Errors
     /// If a secret header would be sent to another scheme, host or port than it was given for: whoever may change a subscription
-    /// could read it there, and it is written only. What is signed with a secret does not tell it.
+    /// could read it there, and it is written only. What is signed with a secret does not tell it. And if a mask would be sent where
+    /// a secret is.
     pub fn keep_secrets(&self, declaration: &mut Value) -> Result<(), SpecError> {
         let Destination::WebHook { endpoint_url, .. } = &self.destination;
         let declared = declaration.pointer(ENDPOINT_URL).and_then(Value::as_str);
@@ -227,12 +228,19 @@ impl SubscriptionSpec {
         let is_elsewhere = declared.is_some_and(|url| url.origin() != endpoint_url.origin());
         let list = declaration.pointer_mut(ATTRIBUTES);
         if let Some(list) = list.and_then(Value::as_array_mut) {
+            if let Some(number) = DeliveryAttribute::mask_as_value(list, &self.delivery_attributes)
+            {
+                return Err(SpecError {
+                    field: value_of_attribute(number),
+                    message: "is the mask of the secret that is there, and keeps it only with isSecret true; give the value that \
+                              is to be sent"
+                        .to_owned(),
+                });
+            }
             let kept = DeliveryAttribute::keep_secrets(list, &self.delivery_attributes);
             if let (Some(number), true) = (kept, is_elsewhere) {
                 return Err(SpecError {
-                    field: format!(
-                        "destination.properties.deliveryAttributeMappings[{number}].properties.value"
-                    ),
+                    field: value_of_attribute(number),
                     message: "must be given again: it is a secret of the present endpoint, and the new one has another scheme, \
                               host or port"
                         .to_owned(),
@@ -243,11 +251,15 @@ impl SubscriptionSpec {
         Ok(())
     }
 
-    /// Whether there is a mask in the place of a secret in a declaration.
+    /// Whether there is a mask in a declaration, which may stand for a secret.
     #[must_use]
     pub fn has_masks(declaration: &Value) -> bool {
         let list = declaration.pointer(ATTRIBUTES).and_then(Value::as_array);
-        let is_masked = list.is_some_and(|list| list.iter().any(delivery_attributes::is_masked));
+        let is_mask = |declared: &Value| {
+            delivery_attributes::is_masked(declared)
+                || delivery_attributes::is_like_a_mask(declared)
+        };
+        let is_masked = list.is_some_and(|list| list.iter().any(is_mask));
         is_masked || signing::has_masks(declaration)
     }
 
@@ -320,6 +332,10 @@ impl From<SubscriptionSpec> for Value {
         json["filter"] = spec.filter.write(Form::Stored);
         json
     }
+}
+
+fn value_of_attribute(number: usize) -> String {
+    format!("destination.properties.deliveryAttributeMappings[{number}].properties.value")
 }
 
 /// Where the custom delivery properties stand in a declaration.

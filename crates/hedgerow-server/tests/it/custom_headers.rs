@@ -173,6 +173,39 @@ async fn a_secret_that_is_kept_is_not_moved_to_another_endpoint() {
     server.stop_and_wait().await;
 }
 
+/// ED-149: a mask that is not said to be a secret does not overwrite the one that is there, in whatever way it is declared.
+#[tokio::test]
+async fn a_mask_does_not_overwrite_a_secret() {
+    let server = TestServer::start().await;
+    server.topic("orders").await;
+    let receiver = Receiver::start().await;
+    let path = subscription("orders", "billing");
+    let key = |value: &str, is_secret: bool| json!([fixed("X-Key", &json!(value), is_secret)]);
+    let body = |value, is_secret| with(&receiver.url(), key(value, is_secret));
+    let made = server.admin("PUT", &path, body("s3cret", true)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let masked = body("********", false);
+    let mut of_file = masked.clone();
+    of_file["name"] = json!("billing");
+    of_file["topic"] = json!("orders");
+    let file = json!({ "eventSubscriptions": [of_file] });
+    for refused in [
+        server.admin("PUT", &path, masked.clone()).await,
+        server.admin("PATCH", &path, masked.clone()).await,
+        server.admin("POST", "/api/v1/apply", file).await,
+    ] {
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        for part in ["Mappings[0].properties.value", "isSecret true"] {
+            assert!(refused.text().contains(part), "{}", refused.text());
+        }
+    }
+    for (value, is_secret) in [("********", true), ("open", false), ("********", false)] {
+        let taken = server.admin("PATCH", &path, body(value, is_secret)).await;
+        assert_eq!(taken.status, 200, "{value}: {}", taken.text());
+    }
+    server.stop_and_wait().await;
+}
+
 /// ED-143, ED-144, ED-147: what is refused, with its path; nothing is made.
 #[tokio::test]
 async fn what_is_refused_is_named() {
