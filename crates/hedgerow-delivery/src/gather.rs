@@ -37,6 +37,8 @@ pub(crate) struct Gather {
     pub(crate) limits: BatchLimits,
     /// The deliveries that may travel together, the first one in order first.
     pub(crate) seqs: Vec<u64>,
+    /// Whether they stand in the line of one key: then none may pass another (FC-12).
+    pub(crate) is_line: bool,
     /// Bytes of the body that was made last.
     pub(crate) capacity: usize,
 }
@@ -165,11 +167,11 @@ async fn form(store: &Arc<dyn Store>, gather: &Gather) -> Result<Formed, (u64, S
         let custom = attempt::resolved_headers(&gather.plan, &unpacked, &path);
         match filling.offer(custom.clone(), bytes) {
             Offer::Joins => formed.custom = custom,
-            Offer::PassedOver => {
+            Offer::PassedOver if !gather.is_line => {
                 body.undo();
                 continue;
             }
-            Offer::Full => {
+            Offer::PassedOver | Offer::Full => {
                 body.undo();
                 break;
             }

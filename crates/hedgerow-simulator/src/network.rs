@@ -4,13 +4,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hedgerow_io::http::{Connect, ConnectError, Connecting, Connection, Target};
+use ring::hmac;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::dice::{Dice, number_of};
 use crate::letters::ids_in;
 use crate::oracle::{Arrival, Place, Reply};
-use crate::plan::{Mood, mood};
+use crate::plan::{Mood, SIGNING_SECRET, SUBJECT_HEADER, mood};
 use crate::process::Process;
 use crate::world::World;
 
@@ -78,6 +81,18 @@ fn actual(of: Mood, dice: &mut Dice) -> Mood {
     }
 }
 
+/// Whether a receiver with the secret takes it. Source: Standard Webhooks 1.0, "Signature scheme".
+fn is_signed(id: &str, time: &str, body: &[u8], signatures: &str) -> bool {
+    let secret = SIGNING_SECRET.trim_start_matches("whsec_");
+    let secret = STANDARD.decode(secret).expect("base64");
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+    let signed = [format!("{id}.{time}.").as_bytes(), body].concat();
+    signatures.split(' ').any(|signature| {
+        let signature = STANDARD.decode(signature.trim_start_matches("v1,"));
+        signature.is_ok_and(|signature| hmac::verify(&key, &signed, &signature).is_ok())
+    })
+}
+
 /// The other end of one connection.
 struct Receiver {
     world: Arc<World>,
@@ -95,6 +110,10 @@ struct Asked {
     is_array: bool,
     /// Bytes of the body.
     bytes: usize,
+    /// The header of its subscription's own.
+    subject: Option<String>,
+    /// Whether it is signed rightly; `None` if it is not signed.
+    is_signed: Option<bool>,
 }
 
 /// What a receiver does with a request.
@@ -165,6 +184,17 @@ impl Receiver {
             ids: ids_in(&bytes[head_len..head_len + body_len]),
             is_array: bytes[head_len..].first() == Some(&b'['),
             bytes: body_len,
+            subject: header(SUBJECT_HEADER),
+            is_signed: header("webhook-signature").map(|signatures| {
+                let [id, time] = ["webhook-id", "webhook-timestamp"].map(&header);
+                let (id, time) = (id.unwrap_or_default(), time.unwrap_or_default());
+                is_signed(
+                    &id,
+                    &time,
+                    &bytes[head_len..head_len + body_len],
+                    &signatures,
+                )
+            }),
         })
     }
 
@@ -191,6 +221,8 @@ impl Receiver {
             count: *count,
             is_array: asked.is_array,
             bytes: asked.bytes,
+            subject: asked.subject.as_deref(),
+            is_signed: asked.is_signed,
         };
         self.world.oracle().arrived(now, &arrival)
     }

@@ -11,6 +11,7 @@
 mod batches;
 mod ending;
 mod exchanges;
+mod limits;
 mod order;
 mod records;
 mod store;

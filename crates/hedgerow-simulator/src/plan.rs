@@ -12,6 +12,11 @@ use crate::dice::Dice;
 /// The types that events have.
 pub const EVENT_TYPES: [&str; 3] = ["Orders.Created", "Orders.Paid", "Stock.Low"];
 
+/// What deliveries are signed with that are signed: 24 bytes.
+pub const SIGNING_SECRET: &str = "whsec_aHVuZHJlZHMgb2Ygb2xkIGhlZGdlcm93";
+/// The header that says an event's subject, where that is declared.
+pub const SUBJECT_HEADER: &str = "x-subject";
+
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 
@@ -346,6 +351,7 @@ fn subscription(
     }
     batch(seed, number, &mut json);
     ordering(seed, number, &mut json);
+    extras(seed, number, &mut json);
     SubscriptionPlan { name, topic, json }
 }
 
@@ -378,6 +384,26 @@ fn ordering(seed: u64, number: u64, json: &mut Value) {
             "key": dice.pick(&["subject", "data.order.key"]),
             "onFailure": dice.pick(&["skip", "skip", "block"]),
         });
+    }
+}
+
+/// Some subscriptions have headers of their own, signatures, or limits.
+fn extras(seed: u64, number: u64, json: &mut Value) {
+    let mut dice = Dice::of(&[seed, 16, number]);
+    if dice.percent(25) {
+        json["signing"] = json!({ "secret": SIGNING_SECRET });
+    }
+    let properties = &mut json["destination"]["properties"];
+    if dice.percent(25) {
+        properties["deliveryAttributeMappings"] = json!([
+            {"name": SUBJECT_HEADER, "type": "Dynamic", "properties": {"sourceField": "subject"}},
+        ]);
+    }
+    if dice.percent(25) {
+        properties["maxConcurrency"] = dice.pick(&[1, 2, 5]).into();
+    }
+    if dice.percent(20) {
+        properties["maxRequestsPerSecond"] = dice.pick(&[1, 2, 10]).into();
     }
 }
 

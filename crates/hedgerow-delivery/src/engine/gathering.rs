@@ -52,6 +52,9 @@ impl Engine {
             token: runner.gathered,
             plan,
             limits,
+            is_line: candidates
+                .first()
+                .is_some_and(|first| runner.is_ordered(first.seq)),
             seqs: candidates.iter().map(|next| next.seq).collect(),
             capacity: runner.body_bytes,
         };

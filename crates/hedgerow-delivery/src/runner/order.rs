@@ -80,7 +80,7 @@ impl Runner {
     }
 
     /// Whether a delivery stands in a line.
-    pub(super) fn is_ordered(&self, seq: u64) -> bool {
+    pub(crate) fn is_ordered(&self, seq: u64) -> bool {
         let order = self.order.as_ref();
         order.is_some_and(|order| order.lines.key(seq).is_some())
     }

@@ -229,6 +229,38 @@ async fn a_batch_has_one_key() {
     world.assert_balanced("orders", "the-sub").await;
 }
 
+/// FC-12, ED-220: an event of a key that may not travel with the first one keeps those behind it, and is not passed.
+#[tokio::test(start_paused = true)]
+async fn a_batch_passes_no_event_of_its_key() {
+    let world = World::with_settings(settings_without_probation(), |_, _| Meet::status(200));
+    let mapping =
+        json!({"name": "X-Subject", "type": "Dynamic", "properties": {"sourceField": "subject"}});
+    let properties = json!({
+        "endpointUrl": "https://the-sub.example/hook",
+        "maxEventsPerBatch": 10,
+        "deliveryAttributeMappings": [mapping],
+    });
+    let more = json!({
+        "destination": {"endpointType": "WebHook", "properties": properties},
+        "ordering": {"key": "data.customer.id"},
+    });
+    let topic = ordered(&world, more).await;
+    world.pause("the-sub", true).await;
+    for (id, subject) in [("A-1", "x"), ("A-2", "x"), ("A-3", "y"), ("A-4", "x")] {
+        let event = Event {
+            subject: Some(subject.into()),
+            data: Data::Json(r#"{"customer":{"id":"A"}}"#.into()),
+            ..event(id)
+        };
+        world.publish_event(topic, &event).await;
+    }
+    world.settle().await;
+    world.pause("the-sub", false).await;
+    world.settle().await;
+    assert_eq!(world.seen_ids(), ["A-1,A-2", "A-3", "A-4"]);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
 /// Design D2: what orders events is versioned by position. Events from before the declaration keep the order that they had.
 #[tokio::test(start_paused = true)]
 async fn the_order_is_versioned_by_position() {

@@ -17,6 +17,9 @@ pub struct Exchange {
     pub seqs: Vec<u64>,
     /// The attempts that were made before.
     pub count: u16,
+    /// The engine that began it, and when it did, by the server's clock.
+    pub opening: u64,
+    pub started: Timestamp,
     /// When it is too late for an answer, whatever the wall clock does.
     pub timeout: Instant,
     /// How much may travel together; `None` if it is a single event, in that form.
@@ -67,6 +70,10 @@ impl Oracle {
             subscription: id,
             seqs: deliveries.iter().map(|one| one.seq).collect(),
             count: attempts.saturating_sub(1),
+            opening: self.tally.openings,
+            started: deliveries
+                .first()
+                .map_or(Timestamp::ZERO, |one| one.progress.last_attempt),
             timeout: Instant::now() + response_timeout.unwrap_or_default(),
             limits: batch.and_then(|batch| batch.limits()),
             answers: batch.map(|batch| batch.answers).unwrap_or_default(),
@@ -111,6 +118,10 @@ impl Oracle {
             is_new && one.subscription == id && one.seqs == seqs
         };
         self.exchanges.iter().rposition(is_it).map(Place)
+    }
+
+    pub(super) fn exchange_at(&self, place: Place) -> &Exchange {
+        &self.exchanges[place.0]
     }
 
     pub(super) fn exchange(&mut self, place: Place) -> &mut Exchange {

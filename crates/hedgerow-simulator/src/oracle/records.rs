@@ -23,7 +23,10 @@ impl Oracle {
         match record {
             Record::Started(started) => {
                 let wrong = self.wrong_batch(started);
-                if let Some(wrong) = wrong.or_else(|| self.wrong_order(started)) {
+                if let Some(wrong) = wrong
+                    .or_else(|| self.wrong_order(started))
+                    .or_else(|| self.wrong_limits(started))
+                {
                     let first = started.deliveries.first().map_or(0, |one| one.seq);
                     let name = self.name(started.subscription, first);
                     self.fail(format!("a start with {name}: {wrong}"));

@@ -1,6 +1,5 @@
 //! What receivers see, held against what was begun.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hedgerow_core::position::{Position, SubscriptionId};
@@ -25,6 +24,10 @@ pub struct Arrival<'r> {
     pub is_array: bool,
     /// Bytes of its body.
     pub bytes: usize,
+    /// The header that says its events' subject, if it has it.
+    pub subject: Option<&'r str>,
+    /// Whether it is signed rightly; `None` if it is not signed.
+    pub is_signed: Option<bool>,
 }
 
 /// What a receiver answers.
@@ -70,7 +73,8 @@ impl Oracle {
             return None;
         };
         self.exchange(place).arrived = Some(now);
-        if let Some(wrong) = self.wrong_form(subscription, place, arrival) {
+        let wrong = self.wrong_form(subscription, place, arrival);
+        if let Some(wrong) = wrong.or_else(|| self.wrong_headers(place, arrival)) {
             let ids = arrival.ids;
             self.fail(format!("a request for {name} with {ids:?}: {wrong}"));
         }
@@ -175,14 +179,9 @@ impl Oracle {
 
     /// Attempts that run, as far as the log knows: those of one request are one.
     pub fn in_flight(&self) -> usize {
-        let mut places: BTreeSet<usize> = BTreeSet::new();
-        for (id, subscription) in &self.live.subscriptions {
-            let deliveries = subscription.deliveries.iter();
-            let flying = deliveries.filter(|(_, delivery)| delivery.state == State::Flying);
-            let flying = flying.filter_map(|(seq, _)| self.exchanges_of.get(&(*id, *seq)));
-            places.extend(flying.filter_map(|places| places.last()));
-        }
-        places.len()
+        let ids = self.live.subscriptions.keys();
+        let counts = ids.map(|id| self.in_flight_of(*id).len());
+        counts.sum()
     }
 
     /// Exchanges of a subscription that are open, and arrived before this time.
