@@ -41,7 +41,9 @@ impl Engine {
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
-        runner.follow_lines(now);
+        if let Some(due) = runner.follow_lines(now) {
+            self.wakes.insert((due, id));
+        }
         let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
         if is_purged || is_unread || runner.waiting_len() == 0 {
             return Ok(());

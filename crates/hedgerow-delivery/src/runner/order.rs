@@ -141,13 +141,19 @@ impl Runner {
         }
     }
 
-    /// Lets deliveries leave their lines that are settled; who is first then is due, at its time or now.
-    pub(crate) fn follow_lines(&mut self, now: Timestamp) {
+    /// Lets deliveries leave their lines that are settled; who is first then is due, at its time or now. Returns the first time
+    /// behind now of these: nobody else knows that it is waited for.
+    pub(crate) fn follow_lines(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let mut first: Option<Timestamp> = None;
         loop {
             let flights = &self.flights;
-            let Some(order) = &mut self.order else { return };
+            let Some(order) = &mut self.order else {
+                return first;
+            };
             let landed = order.ended.iter().find(|seq| !flights.contains_key(seq));
-            let Some(seq) = landed.copied() else { return };
+            let Some(seq) = landed.copied() else {
+                return first;
+            };
             order.ended.remove(&seq);
             order.parked.remove(&seq);
             order.begun = order.begun.saturating_sub(1);
@@ -156,6 +162,7 @@ impl Runner {
             match parked {
                 Some((next, (row, progress))) if row > now => {
                     self.due.insert((row, next), progress);
+                    first = Some(first.map_or(row, |first| first.min(row)));
                 }
                 Some((next, (row, progress))) => self.put_ready(now, (row, next), progress),
                 None => {}

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::position::TopicId;
+use hedgerow_core::retry::Jitter;
 use serde_json::json;
 
 use crate::world::{Meet, World, event, settings_without_probation};
@@ -258,6 +259,37 @@ async fn a_batch_passes_no_event_of_its_key() {
     world.pause("the-sub", false).await;
     world.settle().await;
     assert_eq!(world.seen_ids(), ["A-1,A-2", "A-3", "A-4"]);
+    world.assert_balanced("orders", "the-sub").await;
+}
+
+/// FC-12, ED-219: events of a key that failed together are due at times of their own; each is sent at its time, or once the one
+/// before is settled.
+#[tokio::test(start_paused = true)]
+async fn what_failed_together_is_sent_at_its_own_time() {
+    let meet = |ids: &str, attempt: usize| {
+        let is_first = ids.matches(',').count() == 3 && attempt == 0;
+        Meet::status(if is_first { 500 } else { 200 })
+    };
+    let mut settings = settings_without_probation();
+    settings.retry.jitter = Jitter::default();
+    let world = World::with_settings(settings, meet);
+    let properties =
+        json!({"endpointUrl": "https://the-sub.example/hook", "maxEventsPerBatch": 10});
+    let more = json!({
+        "destination": {"endpointType": "WebHook", "properties": properties},
+        "ordering": {"key": "subject"},
+    });
+    let topic = ordered(&world, more).await;
+    world.pause("the-sub", true).await;
+    for number in 1..=4 {
+        publish(&world, topic, &format!("A-{number}"), "A").await;
+    }
+    world.settle().await;
+    let from = world.begun.elapsed();
+    world.pause("the-sub", false).await;
+    world.sleep_until(from + seconds(15)).await;
+    assert_eq!(arrivals(&world, "A"), [1, 2, 3, 4, 1, 2, 3, 4]);
+    assert!(world.seen().len() > 2, "their times differ");
     world.assert_balanced("orders", "the-sub").await;
 }
 
