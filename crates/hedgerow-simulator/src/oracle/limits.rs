@@ -18,7 +18,10 @@ impl Oracle {
         let id = started.subscription;
         let subscription = self.live.subscriptions.get(&id)?;
         let limits = subscription.spec.endpoint_limits;
-        let open = self.in_flight_of(id).len() + 1;
+        // Those of an earlier opening were ended with their store, also where the record of it is still to come.
+        let open = self.in_flight_of(id).into_iter();
+        let open = open.filter(|one| self.exchanges[*one].opening == self.tally.openings);
+        let open = open.count() + 1;
         if limits
             .max_concurrency
             .is_some_and(|max| open > max.get() as usize)
