@@ -49,4 +49,5 @@ pub mod spec;
 pub mod text;
 pub mod time;
 pub mod turns;
+pub mod uuid;
 pub mod validation;

@@ -11,6 +11,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::position::TopicId;
 use crate::time::Timestamp;
+use crate::uuid::{is_uuid, uuid_text};
 
 /// The name of a blob within its container (ED-249): the subscription's name in upper case, then year, month, day and hour
 /// of the write in UTC without leading zeros, then `uuid`, which makes it the only one of that name.
@@ -96,14 +97,6 @@ fn plain<T: std::str::FromStr>(text: &str) -> Option<T> {
     (is_plain && is_number).then(|| text.parse().ok())?
 }
 
-fn is_uuid(text: &str) -> bool {
-    let is_sign = |(at, byte): (usize, u8)| match at {
-        8 | 13 | 18 | 23 => byte == b'-',
-        _ => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
-    };
-    text.len() == 36 && text.bytes().enumerate().all(is_sign)
-}
-
 /// What the UUID of a blob tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobId {
@@ -143,15 +136,7 @@ impl BlobId {
             | u128::from(self.chance);
         let (high, low) = (told >> LOW_BITS, told & ((1 << LOW_BITS) - 1));
         let bits = time << 80 | VERSION << 76 | high << 64 | 0b10 << LOW_BITS | low;
-        let hex = format!("{bits:032x}");
-        [
-            &hex[..8],
-            &hex[8..12],
-            &hex[12..16],
-            &hex[16..20],
-            &hex[20..],
-        ]
-        .join("-")
+        uuid_text(bits)
     }
 
     /// Reads a UUID; `None` if it is none of this store's blobs.

@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use hedgerow_core::limits;
 use hedgerow_core::position::{Position, SubscriptionId};
 use hedgerow_core::spec::DeliverySchema;
+use hedgerow_core::uuid::uuid_text;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -164,22 +165,14 @@ pub fn system_id(store: &[u8; 16], subscription: SubscriptionId, position: Posit
     hasher.write(&subscription.0.to_le_bytes());
     hasher.write(&position.topic.0.to_le_bytes());
     hasher.write(&position.seq.to_le_bytes());
-    uuid(hasher.finish128().as_u128())
+    hash_uuid(hasher.finish128().as_u128())
 }
 
 /// A hash as a UUID of version 8.
-pub(super) fn uuid(hash: u128) -> String {
+pub(super) fn hash_uuid(hash: u128) -> String {
     let version_and_variant = 0xf << 76 | 0b11 << 62;
     let id = hash & !version_and_variant | 0x8 << 76 | 0b10 << 62;
-    let hex = format!("{id:032x}");
-    [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ]
-    .join("-")
+    uuid_text(id)
 }
 
 /// Non-ASCII text is sent as UTF-8 bytes (ED-146).

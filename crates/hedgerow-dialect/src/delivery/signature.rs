@@ -17,7 +17,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use ring::hmac;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-use super::headers::uuid;
+use super::headers::hash_uuid;
 
 /// What the requests of a subscription are signed with. `Debug` shows no secret.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ pub fn batch_id(system_ids: impl IntoIterator<Item = impl AsRef<str>>) -> String
         hasher.write(id.as_ref().as_bytes());
         hasher.write_u8(0);
     }
-    uuid(hasher.finish128().as_u128())
+    hash_uuid(hasher.finish128().as_u128())
 }
 
 #[cfg(test)]
