@@ -2,7 +2,6 @@
 //! made: endpoint, headers, timeout and policy are never versioned by position (ED-085). What is, the filter, is not here.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -78,8 +77,6 @@ pub(crate) struct Plan {
     pub(crate) is_paused: bool,
     /// From then on nothing is attempted either, and it is about to be deleted (ED-173).
     pub(crate) expiration: Option<Timestamp>,
-    /// Whether people were told that its endpoint does not take its credentials, since it took them last.
-    pub(crate) is_unauthorized: AtomicBool,
     /// Made when an answer is first shown: most subscriptions have none at a time.
     secrets: OnceLock<Secrets>,
     path_secrets: OnceLock<Secrets>,
@@ -148,7 +145,6 @@ impl Plan {
             batch_answers: subscription.spec.batch.answers,
             is_paused: subscription.is_paused,
             expiration: subscription.spec.expiration,
-            is_unauthorized: AtomicBool::new(false),
             secrets: OnceLock::new(),
             path_secrets: OnceLock::new(),
         })

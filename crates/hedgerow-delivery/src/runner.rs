@@ -103,6 +103,8 @@ pub(crate) struct Runner {
     pub(crate) is_queued: bool,
     /// No attempt starts before: the endpoint takes only so many a minute (ED-167).
     pub(crate) not_before: Timestamp,
+    /// Whether people were told that its endpoint does not take its credentials, since it took them last.
+    pub(crate) is_unauthorized: bool,
     /// The pace that it asks for itself, if it does.
     pace: Option<StartPace>,
     /// Whether it stands in the queue of those with something to end.
@@ -231,6 +233,7 @@ impl Runner {
             unsettled_successes: 0,
             is_queued: false,
             not_before: Timestamp::ZERO,
+            is_unauthorized: false,
             pace,
             is_ending: false,
             ending: 0,

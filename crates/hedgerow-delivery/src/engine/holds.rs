@@ -2,7 +2,6 @@
 //! held stays where it is: behind the cursor, or under its row of the due index, until nothing holds it any more.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hedgerow_core::hold::{Gate, Period, due_again};
@@ -141,7 +140,10 @@ impl Engine {
         let (Some(outcome), Some(runner)) = (verdict.outcome(), self.runners.get_mut(&id)) else {
             return Ok(());
         };
-        alert_unauthorized(&runner.plan, outcome);
+        if outcome == Outcome::Unauthorized && !std::mem::replace(&mut runner.is_unauthorized, true)
+        {
+            alert_unauthorized(&runner.plan);
+        }
         let settings = runner.plan.probation.with(self.settings.probation);
         let delayed = runner.plan.delayed_delivery;
         let has_probation = runner
@@ -187,7 +189,7 @@ impl Engine {
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
-        runner.plan.is_unauthorized.store(false, Ordering::Relaxed);
+        runner.is_unauthorized = false;
         let endpoint = Arc::clone(&runner.plan.delayed_at);
         let had_probation = runner.probation.succeeded();
         let rate = self.settings.released_per_second;
@@ -510,15 +512,13 @@ impl Engine {
 
 /// Tells people at the first answer that its credentials are not taken (section 11, row 9): they may have run out. Once, until a
 /// delivery succeeds or the subscription is changed.
-fn alert_unauthorized(plan: &Plan, outcome: Outcome) {
-    if outcome == Outcome::Unauthorized && !plan.is_unauthorized.swap(true, Ordering::Relaxed) {
-        tracing::warn!(
-            category = "Alerts",
-            resourceId = plan.source_path,
-            topic = plan.topic_name,
-            eventSubscriptionName = plan.subscription_name,
-            outcome = outcome.as_str(),
-            "the endpoint does not accept the credentials of the subscription: they may have run out"
-        );
-    }
+fn alert_unauthorized(plan: &Plan) {
+    tracing::warn!(
+        category = "Alerts",
+        resourceId = plan.source_path,
+        topic = plan.topic_name,
+        eventSubscriptionName = plan.subscription_name,
+        outcome = Outcome::Unauthorized.as_str(),
+        "the endpoint does not accept the credentials of the subscription: they may have run out"
+    );
 }

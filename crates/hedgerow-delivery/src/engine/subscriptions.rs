@@ -255,6 +255,7 @@ impl Engine {
             return Ok(());
         };
         let former = std::mem::replace(&mut runner.plan, Arc::clone(&plan));
+        runner.is_unauthorized = false;
         runner.follow_pace();
         if !former.is_same_endpoint(&plan) {
             runner.is_queued = false;
