@@ -163,7 +163,7 @@ impl Engine {
             .iter()
             .map(|next| progress_of_start(next, now.timestamp))
             .collect();
-        let deliveries: Vec<StartedDelivery> = batch
+        let mut deliveries: Vec<StartedDelivery> = batch
             .iter()
             .zip(&progress)
             .map(|(next, progress)| StartedDelivery {
@@ -172,18 +172,12 @@ impl Engine {
                 progress: *progress,
             })
             .collect();
-        let started = |deliveries| {
-            Record::Started(Started {
+        while !deliveries.is_empty() {
+            let left = deliveries.split_off(deliveries.len().min(PER_RECORD));
+            self.store.journal(Record::Started(Started {
                 subscription: id,
-                deliveries,
-            })
-        };
-        if deliveries.len() <= PER_RECORD {
-            self.store.journal(started(deliveries))?;
-        } else {
-            for deliveries in deliveries.chunks(PER_RECORD) {
-                self.store.journal(started(deliveries.to_vec()))?;
-            }
+                deliveries: std::mem::replace(&mut deliveries, left),
+            }))?;
         }
         let runner = self
             .runners
