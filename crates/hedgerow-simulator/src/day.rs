@@ -15,8 +15,9 @@ use crate::world::World;
 
 /// How often bounds are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(97);
-/// After the last fault everything has settled after so long a time: the longest distance of slots is 12 h.
-const SETTLES_WITHIN: Duration = Duration::from_secs(16 * 3_600);
+/// After the last fault everything has settled after so long a time: the longest distance of slots is 12 h, a `Retry-After` of up to
+/// 6 h (ED-185) may pass over one, and what stands behind such an event in its line takes a while itself.
+const SETTLES_WITHIN: Duration = Duration::from_secs(22 * 3_600);
 /// Declaring is tried so often, in so long a distance: longer than anything is down.
 const DECLARE_TRIES: u32 = 4_000;
 const DECLARE_AGAIN: Duration = Duration::from_secs(10);
