@@ -6,7 +6,7 @@
 //! ```text
 //! durable records --> fold into the view --> offer events, note retries      (engine/reader.rs)
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
-//! commands        --> journal a catalog change, or answer                    (engine/declarations.rs)
+//! commands        --> journal a catalog change, or answer                    (engine/declarations.rs, engine/topics.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
 //! pauses          --> look for what expires meanwhile                        (engine/pauses.rs)
 //! purges          --> drop what is pending, bit by bit                        (engine/purges.rs)
@@ -54,6 +54,7 @@ mod settlements;
 mod sparse;
 mod starting;
 mod subscriptions;
+mod topics;
 mod upkeep;
 mod validations;
 

@@ -8,6 +8,8 @@
 //! reasons; a subscription that is gone keeps its counters while there is room for them.
 
 mod histogram;
+mod tally;
+mod topic;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,14 +22,11 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::DropReason;
 
 pub use self::histogram::{Histogram, HistogramSnapshot};
+pub use self::tally::{AttemptError, Tally};
+pub use self::topic::TopicMetrics;
 
 /// Subscriptions that are gone and whose counters are kept.
 const GONE_MAX: usize = 1_000;
-/// Matches of one topic that wait for subscriptions that are behind. Beyond, these are not waited for.
-const MATCHES_MAX: usize = 65_536;
-/// Statuses that failures of one subscription are counted by; further ones are counted together.
-const ERRORS_MAX: usize = 32;
-
 /// Milliseconds.
 const PROCESSING_BOUNDS: [f64; 12] = [
     5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0,
@@ -51,31 +50,6 @@ pub struct Metrics {
     subscriptions: Mutex<BTreeMap<SubscriptionId, Arc<SubscriptionMetrics>>>,
     /// Requests that named no topic there is.
     pub nowhere: Tally<(&'static str, &'static str)>,
-}
-
-/// The counters of one topic.
-#[derive(Debug, Default)]
-pub struct TopicMetrics {
-    /// Its name.
-    pub name: String,
-    /// Events that were accepted.
-    pub published: AtomicU64,
-    /// From the request to its answer, summed over the requests that were accepted. Microseconds.
-    pub publish_micros: AtomicU64,
-    /// Events that were refused, by the type of the error and its code.
-    pub publish_failed: Tally<(&'static str, &'static str)>,
-    /// Events that no subscription wanted.
-    pub unmatched: AtomicU64,
-    matches: Mutex<Matches>,
-}
-
-/// Which of the newest events somebody wanted.
-#[derive(Debug, Default)]
-struct Matches {
-    /// Events before were counted; 0 before the first one.
-    counted_to: u64,
-    /// Of events from there on, in no order, and more than once if several wanted one.
-    seqs: Vec<u64>,
 }
 
 /// What a subscription is called where it is counted.
@@ -126,63 +100,14 @@ pub struct SubscriptionMetrics {
     oldest: Mutex<Option<(u64, Timestamp)>>,
 }
 
-/// What an attempt failed with, as it is counted: the status if there was one, else the outcome (ED-300).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AttemptError {
-    /// An HTTP status.
-    Status(u16),
-    /// There was no answer.
-    Outcome(&'static str),
-    /// One of those for which there was no room.
-    Other,
-}
-
-impl AttemptError {
-    /// What an attempt failed with.
-    #[must_use]
-    pub fn new(outcome: Outcome, status: u16) -> Self {
-        if status > 0 {
-            Self::Status(status)
-        } else {
-            Self::Outcome(outcome.as_str())
-        }
-    }
-
-    /// The value of `error`.
-    #[must_use]
-    pub fn error(self) -> String {
-        match self {
-            Self::Status(status) => status.to_string(),
-            Self::Outcome(name) => name.to_owned(),
-            Self::Other => "Other".to_owned(),
-        }
-    }
-
-    /// The value of `error_type` (ED-300).
-    #[must_use]
-    pub fn error_type(self) -> &'static str {
-        match self {
-            Self::Status(400..=499) => "Http4xx",
-            Self::Status(500..=599) => "Http5xx",
-            Self::Outcome("TimedOut") => "Timeout",
-            Self::Outcome("SocketError" | "ResolutionError") => "Network",
-            Self::Outcome("Probation") => "Probation",
-            Self::Status(_) | Self::Outcome(_) | Self::Other => "Other",
-        }
-    }
-}
-
 impl Metrics {
     /// The counters of a topic.
     #[must_use]
     pub fn topic(&self, id: TopicId, name: &str) -> Arc<TopicMetrics> {
         let mut topics = lock(&self.topics);
-        let topic = topics.entry(id).or_insert_with(|| {
-            Arc::new(TopicMetrics {
-                name: name.to_owned(),
-                ..TopicMetrics::default()
-            })
-        });
+        let topic = topics
+            .entry(id)
+            .or_insert_with(|| Arc::new(TopicMetrics::new(name)));
         Arc::clone(topic)
     }
 
@@ -262,57 +187,6 @@ impl Metrics {
     #[must_use]
     pub fn subscriptions(&self) -> Vec<Arc<SubscriptionMetrics>> {
         lock(&self.subscriptions).values().cloned().collect()
-    }
-}
-
-impl TopicMetrics {
-    /// A request was accepted, with so many events.
-    pub fn accepted(&self, events: u32, took: Duration) {
-        self.published
-            .fetch_add(u64::from(events), Ordering::Relaxed);
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.publish_micros.fetch_add(micros, Ordering::Relaxed);
-    }
-}
-
-impl TopicMetrics {
-    fn note_match(&self, seq: u64) {
-        let mut matches = lock(&self.matches);
-        if seq >= matches.counted_to {
-            matches.seqs.push(seq);
-        }
-    }
-
-    /// Events before `to` will never be offered to everybody: whether nobody wanted them stays unknown.
-    fn skip(&self, to: u64) {
-        let mut matches = lock(&self.matches);
-        if matches.counted_to < to {
-            matches.counted_to = to;
-            matches.seqs.retain(|seq| *seq >= to);
-        }
-    }
-
-    /// Counts the events before `head` that nobody wanted, once nobody is behind who might.
-    fn offered(&self, first: u64, head: u64, is_anybody_behind: bool) {
-        let mut matches = lock(&self.matches);
-        if matches.counted_to == 0 {
-            matches.counted_to = first;
-        }
-        if is_anybody_behind && matches.seqs.len() < MATCHES_MAX {
-            return;
-        }
-        let counted_to = matches.counted_to;
-        matches.seqs.sort_unstable();
-        matches.seqs.dedup();
-        let wanted = matches
-            .seqs
-            .iter()
-            .filter(|seq| (counted_to..head).contains(*seq));
-        let wanted = wanted.count() as u64;
-        let unmatched = head.saturating_sub(counted_to).saturating_sub(wanted);
-        self.unmatched.fetch_add(unmatched, Ordering::Relaxed);
-        matches.seqs.clear();
-        matches.counted_to = head.max(counted_to);
     }
 }
 
@@ -440,47 +314,6 @@ impl SubscriptionMetrics {
     }
 }
 
-/// Counts by reason. For what is rare; the lock is held for an addition.
-#[derive(Debug)]
-pub struct Tally<K>(Mutex<BTreeMap<K, u64>>);
-
-impl<K> Default for Tally<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Ord + Clone> Tally<K> {
-    /// Counts for a reason of a closed set.
-    pub fn add(&self, reason: K, count: u64) {
-        *lock(&self.0).entry(reason).or_default() += count;
-    }
-
-    /// Counts for a reason of an open set, or for `other` if there are too many.
-    fn add_or(&self, reason: K, other: K, count: u64) {
-        let mut counts = lock(&self.0);
-        let is_known = counts.contains_key(&reason) || counts.len() < ERRORS_MAX;
-        let reason = if is_known { reason } else { other };
-        *counts.entry(reason).or_default() += count;
-    }
-
-    /// All counts, by reason.
-    #[must_use]
-    pub fn counts(&self) -> Vec<(K, u64)> {
-        let counts = lock(&self.0);
-        counts
-            .iter()
-            .map(|(reason, count)| (reason.clone(), *count))
-            .collect()
-    }
-
-    /// Their sum.
-    #[must_use]
-    pub fn sum(&self) -> u64 {
-        lock(&self.0).values().sum()
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -488,43 +321,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// ED-300: the status if there was one, else the outcome; and a bounded number of them.
-    #[test]
-    fn errors_have_types_and_a_bound() {
-        for (outcome, status, error, error_type) in [
-            (Outcome::BadRequest, 400, "400", "Http4xx"),
-            (Outcome::Busy, 503, "503", "Http5xx"),
-            (Outcome::GenericError, 302, "302", "Other"),
-            (Outcome::TimedOut, 0, "TimedOut", "Timeout"),
-            (Outcome::TimedOut, 408, "408", "Http4xx"),
-            (Outcome::SocketError, 0, "SocketError", "Network"),
-            (Outcome::ResolutionError, 0, "ResolutionError", "Network"),
-            (Outcome::Probation, 0, "Probation", "Probation"),
-            (Outcome::Aborted, 0, "Aborted", "Other"),
-        ] {
-            let found = AttemptError::new(outcome, status);
-            assert_eq!(
-                (found.error().as_str(), found.error_type()),
-                (error, error_type)
-            );
-        }
-        let metrics = Metrics::default().subscription(
-            SubscriptionId(1),
-            &Arc::default(),
-            SubscriptionNames::default(),
-        );
-        for status in 400..600 {
-            metrics.note_failed(Outcome::GenericError, status);
-        }
-        let counts = metrics.failed.counts();
-        assert_eq!(counts.len(), ERRORS_MAX + 1);
-        assert_eq!(metrics.failed.sum(), 200);
-        assert_eq!(
-            counts.last(),
-            Some(&(AttemptError::Other, 200 - ERRORS_MAX as u64))
-        );
-    }
 
     #[test]
     fn an_event_that_is_offered_again_is_counted_once() {
@@ -537,55 +333,6 @@ mod tests {
             metrics.note_match(seq);
         }
         assert_eq!(metrics.matched(), 3);
-    }
-
-    /// An event counts once everybody was asked; who is far behind is not waited for without end.
-    #[test]
-    fn events_that_nobody_wants_are_counted_when_all_were_asked() {
-        let metrics = Metrics::default();
-        let topic = metrics.topic(TopicId(1), "t");
-        let one = metrics.subscription(SubscriptionId(1), &topic, SubscriptionNames::default());
-        let two = metrics.subscription(SubscriptionId(2), &topic, SubscriptionNames::default());
-        let unmatched = || topic.unmatched.load(Ordering::Relaxed);
-        one.note_match(11);
-        two.note_match(11);
-        two.note_match(12);
-        metrics.offered(TopicId(1), 10, 14, false);
-        assert_eq!(unmatched(), 2);
-        one.note_match(14);
-        metrics.offered(TopicId(1), 14, 16, true);
-        assert_eq!(unmatched(), 2, "two is behind");
-        two.note_match(15);
-        metrics.offered(TopicId(1), 16, 17, false);
-        assert_eq!(unmatched(), 3);
-        for seq in 17..17 + MATCHES_MAX as u64 {
-            one.note_match(seq);
-        }
-        metrics.offered(TopicId(1), 17, 18 + MATCHES_MAX as u64, true);
-        assert_eq!(unmatched(), 4);
-    }
-
-    /// While a backlog is caught up and nothing new is published, what is remembered is bounded too.
-    #[test]
-    fn what_a_backlog_matches_is_not_remembered_without_end() {
-        let metrics = Metrics::default();
-        let topic = metrics.topic(TopicId(1), "t");
-        let one = metrics.subscription(SubscriptionId(1), &topic, SubscriptionNames::default());
-        let head = 10 * MATCHES_MAX as u64;
-        for seq in 1..head {
-            one.note_match(seq);
-            if seq % 1_000 == 0 {
-                metrics.offered(TopicId(1), head, head, true);
-            }
-            assert!(lock(&topic.matches).seqs.len() <= MATCHES_MAX + 1_000);
-        }
-        metrics.offered(TopicId(1), head, head, false);
-        assert!(lock(&topic.matches).seqs.is_empty());
-        assert_eq!(topic.unmatched.load(Ordering::Relaxed), 0);
-        // New events are counted from the reader's place on.
-        one.note_match(head);
-        metrics.offered(TopicId(1), head, head + 3, false);
-        assert_eq!(topic.unmatched.load(Ordering::Relaxed), 2);
     }
 
     #[test]
