@@ -606,7 +606,7 @@ async fn a_change_names_what_it_changes_and_keeps_the_rest() {
     let back = server.admin("PATCH", &path, back).await.json();
     assert_eq!(back["retryPolicy"]["eventTimeToLiveInMinutes"], 1440);
     assert_eq!((&back["labels"], &back["id"]), (&json!([]), &made["id"]));
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     receiver.next().await;
 
     for (change, status) in [

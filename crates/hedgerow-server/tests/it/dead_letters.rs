@@ -33,7 +33,7 @@ async fn what_is_given_up_stands_in_the_directory() {
     assert_eq!(answer.json().get("warnings"), None);
     assert!(files(root.path()).is_empty(), "a probe leaves nothing");
     assert_eq!(answer.json()["deadLetter"]["maxUnavailable"], 14_400);
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     receiver.next().await;
     server
         .wait_for("orders", "billing", |status| status["deadLettered"] == 1)
@@ -93,7 +93,7 @@ async fn a_directory_that_is_missing_is_named() {
     );
 
     for id in ["1", "2"] {
-        server.publish("orders", &key, event(id)).await;
+        server.accept("orders", &key, event(id)).await;
         receiver.next().await;
     }
     let page = "/api/v1/deadLetters?topic=orders&eventSubscription=billing&limit=1";
@@ -205,7 +205,7 @@ async fn a_file_that_was_written_is_told_of() {
     assert_eq!(topic["source"], STORAGE_ACCOUNT);
     assert_eq!(topic.get("endpoint"), None);
 
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     receiver.next().await;
     let told: Value = serde_json::from_slice(&watcher.next().await.body).unwrap();
     let files = files(root.path());

@@ -42,7 +42,7 @@ async fn a_failed_attempt_is_made_again_and_counted() {
     let key = server.topic("orders").await;
     server.subscribe("orders", "billing", &receiver.url()).await;
     let mut attempts = server.handle.attempts();
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     assert_eq!(receiver.next().await.header("aeg-delivery-count"), "0");
     receiver.answer(200);
     assert_eq!(receiver.next().await.header("aeg-delivery-count"), "1");
@@ -78,9 +78,9 @@ async fn what_the_filter_does_not_want_is_not_delivered() {
     server
         .admin("PUT", &subscription("orders", "billing"), body)
         .await;
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     server
-        .publish("orders", &key, event("2").replace("orders/1", "orders/2"))
+        .accept("orders", &key, event("2").replace("orders/1", "orders/2"))
         .await;
     assert_eq!(receiver.next().await.id(), "2");
     let status = server

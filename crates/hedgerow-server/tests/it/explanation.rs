@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{Receiver, TestServer, event, subscription, webhook};
+use crate::waits;
 
 async fn explain(server: &TestServer, id_and_query: (&str, &str)) -> Value {
     let (id, query) = id_and_query;
@@ -14,18 +15,16 @@ async fn explain(server: &TestServer, id_and_query: (&str, &str)) -> Value {
 
 /// Asks until the subscription's delivery is in this state: what was done is known in a moment.
 async fn until(server: &TestServer, id: &str, name: &str, state: &str) -> Value {
-    loop {
+    let ask = async || {
         let told = explain(server, (id, "")).await;
         let subscriptions = told["value"][0]["eventSubscriptions"].as_array().cloned();
-        let found = subscriptions
+        subscriptions
             .into_iter()
             .flatten()
-            .find(|one| one["eventSubscription"] == name && one["state"] == state);
-        if let Some(found) = found {
-            return found;
-        }
-        tokio::task::yield_now().await;
-    }
+            .find(|one| one["eventSubscription"] == name && one["state"] == state)
+    };
+    let found = waits::until(state, ask, Option::is_some).await;
+    found.unwrap()
 }
 
 /// FC-26: ids are the publishers' own. What others published under the same one takes no room in an answer.
@@ -39,9 +38,9 @@ async fn others_events_hide_none_of_ones_own() {
     let body = json!({ "name": "ci", "rights": ["read"], "topicPrefix": "team-a-" });
     let made = server.admin("POST", "/api/v1/tokens", body).await.json();
     let token = made["secret"].as_str().unwrap();
-    server.publish("team-a-x", &own, event("1")).await;
+    server.accept("team-a-x", &own, event("1")).await;
     for _ in 0..hedgerow_delivery::explain::EVENTS_MAX {
-        server.publish("team-b-x", &others, event("1")).await;
+        server.accept("team-b-x", &others, event("1")).await;
     }
     for (query, bearer) in [("", token), ("?topic=team-a-x", &server.token)] {
         let path = format!("/api/v1/events/1/explanation{query}");
@@ -74,7 +73,7 @@ async fn an_event_is_explained_by_its_id() {
         .admin("PUT", &subscription("orders", "other"), other)
         .await;
     receiver.answer(503);
-    server.publish("orders", &key, event("a/1")).await;
+    server.accept("orders", &key, event("a/1")).await;
 
     let billing = until(&server, "a%2F1", "billing", "AttemptDue").await;
     assert_eq!(billing["matched"], true);
@@ -131,7 +130,7 @@ async fn what_holds_a_delivery_is_told() {
     let pause = format!("{}/pause", subscription("orders", "billing"));
     let answer = server.admin("POST", &pause, Value::Null).await;
     assert!(answer.status.is_success(), "{}", answer.text());
-    server.publish("orders", &key, event("held")).await;
+    server.accept("orders", &key, event("held")).await;
     let billing = until(&server, "held", "billing", "FirstAttemptPending").await;
     assert_eq!(billing["waitingFor"], "Resume");
     let hold = &billing["hold"];

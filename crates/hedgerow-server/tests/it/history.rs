@@ -12,15 +12,8 @@ const PATH: &str = "/api/v1/events/a%2F1/attempts";
 
 /// Asks until so many attempts are known: an excerpt is known a moment after the outcome.
 async fn attempts(server: &TestServer, count: usize) -> Value {
-    loop {
-        let answer = server.admin("GET", PATH, Value::Null).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let answer = answer.json();
-        if answer["value"].as_array().unwrap().len() >= count {
-            return answer;
-        }
-        tokio::task::yield_now().await;
-    }
+    let are_told = |answer: &Value| answer["value"].as_array().unwrap().len() >= count;
+    server.list_until(PATH, are_told).await
 }
 
 fn assert_nowhere(directory: &Path, secret: &str) {
@@ -42,7 +35,7 @@ async fn attempts_are_told_by_id_and_over_restarts() {
     let server = TestServer::run(config(data.path()), ServerOptions::default()).await;
     let key = server.topic("orders").await;
     server.subscribe("orders", "billing", &receiver.url()).await;
-    server.publish("orders", &key, event("a/1")).await;
+    server.accept("orders", &key, event("a/1")).await;
     receiver.next().await;
     receiver.answer(200);
     receiver.next().await;
@@ -116,7 +109,7 @@ async fn an_unreachable_endpoint_and_a_final_status_say_what_went_wrong() {
     server
         .admin("PUT", &subscription("orders", "billing"), body)
         .await;
-    server.publish("orders", &key, event("a/1")).await;
+    server.accept("orders", &key, event("a/1")).await;
     let told = attempts(&server, 1).await;
     let attempt = &told["value"][0];
     assert_eq!(attempt["outcome"], "SocketError");
@@ -136,7 +129,7 @@ async fn without_a_history_nothing_is_told_and_everything_is_delivered() {
     let server = TestServer::start_with(|config| config.history.is_enabled = false).await;
     let key = server.topic("orders").await;
     server.subscribe("orders", "billing", &receiver.url()).await;
-    server.publish("orders", &key, event("a/1")).await;
+    server.accept("orders", &key, event("a/1")).await;
     receiver.next().await;
     let told = attempts(&server, 0).await;
     assert_eq!(

@@ -21,7 +21,7 @@ async fn a_restart_keeps_topics_and_keys_and_delivers_what_was_pending() {
         .await
         .json();
     let token = first.token.clone();
-    first.publish("orders", &key, event("1")).await;
+    first.accept("orders", &key, event("1")).await;
     assert_eq!(receiver.next().await.header("aeg-delivery-count"), "0");
     first.stop_and_wait().await;
 
@@ -70,7 +70,7 @@ async fn a_stop_lets_running_attempts_end() {
     let key = server.topic("orders").await;
     server.subscribe("orders", "billing", &receiver.url()).await;
     receiver.hold();
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     receiver.next().await;
 
     let (address, token) = (server.address, server.token.clone());
@@ -123,7 +123,7 @@ async fn a_stop_gives_up_attempts_that_take_too_long() {
     let key = server.topic("orders").await;
     server.subscribe("orders", "billing", &receiver.url()).await;
     receiver.hold();
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     receiver.next().await;
     server.stop_and_wait().await;
 
@@ -173,7 +173,7 @@ async fn the_handle_declares_and_declares_anew() {
             .unwrap();
         assert_eq!(entry.is_new, index == 0);
         ids.push(entry.id);
-        server.publish("demo", &made.keys.key1, event("1")).await;
+        server.accept("demo", &made.keys.key1, event("1")).await;
         receiver.next().await;
     }
     assert_eq!(ids[0], ids[1]);

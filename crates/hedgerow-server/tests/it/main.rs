@@ -37,4 +37,5 @@ mod support;
 mod tls;
 mod tokens;
 mod validation;
+mod waits;
 mod wire;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::support::{Receiver, TestServer, config, event, files, subscription, webhook};
+use crate::waits;
 
 /// Every line that the process logs, at every level.
 #[derive(Clone, Default)]
@@ -138,9 +139,8 @@ async fn secrets_are_nowhere_in_the_open() {
     let mut shown = answers(&server, closed).await;
     // Until the catalog was written down, with the keys as they are now.
     let second_catalog = data.path().join("catalog/0000000000000004.json");
-    while !second_catalog.exists() {
-        tokio::task::yield_now().await;
-    }
+    let is_there = async || second_catalog.exists();
+    waits::until("the catalog's file", is_there, |is_there| *is_there).await;
     let put = masked(&server, &path, &endpoint(second_query)).await;
     assert_eq!(server.admin("PUT", &path, put).await.status, 200);
     server.stop_and_wait().await;

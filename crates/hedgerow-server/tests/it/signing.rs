@@ -43,7 +43,7 @@ async fn secrets_are_rotated_and_never_read() {
     let (first, second) = (secret_of(&first), secret_of(&second));
     assert_ne!(first, second);
 
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     let delivery = receiver.next().await;
     assert!(is_verified(&delivery, &first) && is_verified(&delivery, &second));
     let shown = server.admin("GET", &path, Value::Null).await;
@@ -55,7 +55,7 @@ async fn secrets_are_rotated_and_never_read() {
         "signing": shown.json()["signing"], "labels": ["a"],
     });
     assert_eq!(server.admin("PUT", &path, put).await.status, 200);
-    server.publish("orders", &key, event("2")).await;
+    server.accept("orders", &key, event("2")).await;
     let delivery = receiver.next().await;
     assert!(is_verified(&delivery, &first) && is_verified(&delivery, &second));
 
@@ -66,7 +66,7 @@ async fn secrets_are_rotated_and_never_read() {
         server.admin("POST", &rotate, order.clone()).await.status,
         200
     );
-    server.publish("orders", &key, event("3")).await;
+    server.accept("orders", &key, event("3")).await;
     let delivery = receiver.next().await;
     assert!(is_verified(&delivery, &own) && !is_verified(&delivery, &second));
     for (order, member) in [
@@ -88,7 +88,7 @@ async fn secrets_are_rotated_and_never_read() {
     }
     let off = json!({ "signing": null });
     assert_eq!(server.admin("PATCH", &path, off).await.status, 200);
-    server.publish("orders", &key, event("4")).await;
+    server.accept("orders", &key, event("4")).await;
     assert!(
         receiver
             .next()

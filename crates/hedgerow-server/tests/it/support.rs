@@ -20,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::waits::{self, patiently};
+
 /// Settings for tests: any free port, loopback receivers, small files, retries within moments.
 pub fn config(data: &Path) -> Config {
     let mut config = Config {
@@ -70,9 +72,12 @@ impl TestServer {
         let server = Server::bind(config, options).await.unwrap();
         let (address, token) = (server.local_addr(), server.admin_token().to_owned());
         let handle = server.handle();
+        waits::note_server(address, &token);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(server.run(async { drop(stopped.await) }));
-        handle.ready().await.unwrap();
+        patiently("a server that is ready", handle.ready())
+            .await
+            .unwrap();
         Self {
             address,
             token,
@@ -92,7 +97,8 @@ impl TestServer {
     pub async fn stop_and_wait(self) {
         let data = self.data;
         self.stop.send(()).unwrap();
-        self.running.await.unwrap().unwrap();
+        let ended = patiently("the end of a server", self.running).await;
+        ended.unwrap().unwrap();
         drop(data);
     }
 
@@ -131,13 +137,16 @@ impl TestServer {
         keys["key1"].as_str().unwrap().to_owned()
     }
 
-    /// Makes a subscription to everything of a topic.
+    /// Makes a subscription to everything of a topic. Its endpoint has consented then, and it gets what is published from now
+    /// on.
     pub async fn subscribe(&self, topic: &str, name: &str, endpoint: &str) -> Value {
         let answer = self
             .admin("PUT", &subscription(topic, name), webhook(endpoint))
             .await;
         assert_eq!(answer.status, 201, "{}", answer.text());
-        answer.json()
+        let made = answer.json();
+        assert_eq!(made["provisioningState"], "Succeeded", "{made}");
+        made
     }
 
     pub async fn status(&self, topic: &str, name: &str) -> Value {
@@ -148,31 +157,38 @@ impl TestServer {
         answer["status"].take()
     }
 
-    /// Asks again and again until the status is as wanted. A hang is a failure, which the test runner shows.
-    pub async fn wait_for(
+    /// Asks again and again until the status is as wanted.
+    #[track_caller]
+    pub fn wait_for(
         &self,
         topic: &str,
         name: &str,
         is_wanted: impl Fn(&Value) -> bool,
-    ) -> Value {
-        loop {
-            let status = self.status(topic, name).await;
-            if is_wanted(&status) {
-                return status;
-            }
-            tokio::task::yield_now().await;
-        }
+    ) -> impl Future<Output = Value> {
+        let ask = async || self.status(topic, name).await;
+        waits::until("a status", ask, is_wanted)
     }
 
     /// The same for what a route answers.
-    pub async fn list_until(&self, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let listed = self.admin("GET", path, json!(null)).await.json();
-            if is_wanted(&listed) {
-                return listed;
-            }
-            tokio::task::yield_now().await;
-        }
+    #[track_caller]
+    pub fn list_until(
+        &self,
+        path: &str,
+        is_wanted: impl Fn(&Value) -> bool,
+    ) -> impl Future<Output = Value> {
+        let ask = async || {
+            let answer = self.admin("GET", path, Value::Null).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            answer.json()
+        };
+        waits::until(path, ask, is_wanted)
+    }
+
+    /// Publishes what has to be accepted.
+    pub async fn accept(&self, topic: &str, key: &str, body: impl Into<Bytes>) -> Answer {
+        let answer = self.publish(topic, key, body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer
     }
 
     pub async fn publish(&self, topic: &str, key: &str, body: impl Into<Bytes>) -> Answer {
@@ -228,28 +244,45 @@ impl Answer {
 }
 
 /// Sends one request over a connection of its own.
-pub async fn send(
+#[track_caller]
+pub fn send(
     address: SocketAddr,
     request: http::request::Builder,
     body: impl Into<Bytes>,
-) -> Answer {
-    let stream = TcpStream::connect(address).await.unwrap();
+) -> impl Future<Output = Answer> {
+    patiently("an answer", async move {
+        let asked = (request.method_ref().cloned(), request.uri_ref().cloned());
+        let answer = exchange(address, request, body).await.unwrap();
+        if let (Some(method), Some(uri)) = asked {
+            waits::note_answer(method.as_str(), &uri.to_string(), &answer);
+        }
+        answer
+    })
+}
+
+/// The same, for as long as it takes.
+pub async fn exchange(
+    address: SocketAddr,
+    request: http::request::Builder,
+    body: impl Into<Bytes>,
+) -> Result<Answer, Box<dyn std::error::Error>> {
+    let stream = TcpStream::connect(address).await?;
     let io = TokioIo::new(stream);
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
     tokio::spawn(connection);
-    let mut request = request.body(Full::new(body.into())).unwrap();
+    let mut request = request.body(Full::new(body.into()))?;
     if !request.headers().contains_key("host") {
         request
             .headers_mut()
-            .insert("host", address.to_string().parse().unwrap());
+            .insert("host", address.to_string().parse()?);
     }
-    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
-    Answer {
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    let body = body.collect().await?.to_bytes();
+    Ok(Answer {
         status: head.status,
         headers: head.headers,
         body,
-    }
+    })
 }
 
 /// Writes bytes as they are and reads until the other side closes. What is written ends with `Connection: close`.
@@ -257,7 +290,8 @@ pub async fn send_raw(address: SocketAddr, text: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(text).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    let read = stream.read_to_end(&mut answer);
+    patiently("the end of an answer", read).await.unwrap();
     String::from_utf8(answer).unwrap()
 }
 
@@ -367,7 +401,9 @@ impl Receiver {
         let handshakes: Arc<Mutex<Vec<Handshake>>> = Arc::default();
         let handshakes_now = Arc::clone(&handshakes);
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                // Whoever waits for a delivery would not learn that nobody accepts any more.
+                let (stream, _) = listener.accept().await.expect("it accepts");
                 let (got, status, gate) =
                     (got.clone(), Arc::clone(&status_now), Arc::clone(&gate_now));
                 let handshakes = Arc::clone(&handshakes_now);
@@ -444,8 +480,10 @@ impl Receiver {
         self.deliveries.is_empty()
     }
 
-    pub async fn next(&mut self) -> Delivery {
-        self.deliveries.recv().await.unwrap()
+    #[track_caller]
+    pub fn next(&mut self) -> impl Future<Output = Delivery> {
+        let next = patiently("a delivery", self.deliveries.recv());
+        async { next.await.unwrap() }
     }
 }
 

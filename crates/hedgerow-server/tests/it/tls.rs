@@ -24,6 +24,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::protocol;
 use crate::support::{TestServer, config};
+use crate::waits;
 
 /// An authority of a test's own, and the files of a server whose certificate is from it.
 struct Place {
@@ -216,9 +217,8 @@ async fn a_new_certificate_is_taken_and_a_bad_one_changes_nothing() {
     std::fs::remove_file(place.path("key.pem")).unwrap();
     assert_eq!(place.shown(server.address).await, first);
     let second = place.certify();
-    while place.shown(server.address).await != second {
-        tokio::task::yield_now().await;
-    }
+    let shown = async || place.shown(server.address).await;
+    waits::until("the second certificate", shown, |shown| *shown == second).await;
     server.stop_and_wait().await;
 }
 

@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::support::{Answer, Handshake, Receiver, TestServer, event, send, subscription, webhook};
+use crate::waits::patiently;
 
 /// An endpoint that answers a handshake with the bytes that `answer` makes of it, and says which it got.
 struct Odd {
@@ -43,7 +44,7 @@ impl Odd {
     }
 
     async fn next(&mut self) -> Handshake {
-        self.asked.recv().await.unwrap()
+        patiently("a handshake", self.asked.recv()).await.unwrap()
     }
 }
 
@@ -531,7 +532,7 @@ async fn a_failed_update_is_told_and_changes_nothing() {
     assert_eq!(update["validation"]["status"], 404);
     assert_eq!(update["validation"]["body"], "nobody");
     assert!(!shown.to_string().contains("secret"), "ED-121: {shown}");
-    server.publish("orders", &key, event("1")).await;
+    server.accept("orders", &key, event("1")).await;
     assert_eq!(receiver.next().await.id(), "1");
     server.stop_and_wait().await;
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::support::{Receiver, TestServer, event, subscription, webhook};
 use crate::tls::authority_in_pem;
+use crate::waits::patiently;
 
 async fn refusal(server: &TestServer, endpoint: &str) -> String {
     let path = subscription("orders", "refused");
@@ -125,7 +126,7 @@ async fn the_full_url_is_read_by_its_own_operation() {
     );
     let unnamed = Request::post(&full);
     assert_eq!(server.send(unnamed, "").await.status, 401);
-    server.publish("orders", &key, event("e1")).await;
+    server.accept("orders", &key, event("e1")).await;
     // What the receiver was asked for stands in its refusal; see `support`.
     receiver.next().await;
     server.stop_and_wait().await;
@@ -344,8 +345,8 @@ async fn each_odd_answer_costs_one_attempt() {
             .admin("PUT", &subscription(name, "the-sub"), body)
             .await;
         assert_eq!(made.status, 201, "{}", made.text());
-        server.publish(name, &key, event(name)).await;
-        hits.recv().await.unwrap();
+        server.accept(name, &key, event(name)).await;
+        patiently("a request", hits.recv()).await.unwrap();
         let status = server
             .wait_for(name, "the-sub", |status| {
                 status["pending"] == 0 && status["matched"] == 1
