@@ -365,6 +365,7 @@ impl Proof {
             ("deliveries purged", sum(|row| row.purged)),
             ("purges explained", sum(|row| row.explained)),
             ("events resent", sum(|row| row.resent)),
+            ("batches of several events", entries.batches.0),
         ];
         let missed = passed.iter().filter(|(_, count)| *count == 0);
         problems.extend(missed.map(|(what, _)| format!("{what}: none")));

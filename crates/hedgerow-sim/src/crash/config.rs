@@ -7,9 +7,12 @@ use std::path::Path;
 pub const ENDPOINT_ATTEMPTS_MAX: u64 = 32;
 /// Successes of one subscription whose record is not durable yet.
 const UNSETTLED_SUCCESSES_MAX: u64 = 50;
-/// What one crash may make one subscription send again although it was taken: the attempts in flight and the unsettled
-/// successes (design D5).
-pub const DUPLICATES_MAX: u64 = ENDPOINT_ATTEMPTS_MAX + UNSETTLED_SUCCESSES_MAX;
+
+/// What one crash may make a subscription of so many events a request send again although it was taken: the attempts in flight
+/// and the unsettled successes (design D5).
+pub const fn duplicates_max(events_per_request: u64) -> u64 {
+    ENDPOINT_ATTEMPTS_MAX * events_per_request + UNSETTLED_SUCCESSES_MAX
+}
 
 /// The configuration file for a data directory.
 pub fn text(data: &Path) -> String {

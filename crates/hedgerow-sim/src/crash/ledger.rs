@@ -30,6 +30,8 @@ pub struct Published {
 /// The events of one publish request: neighbours in one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    /// Which of all, from 0.
+    nth: u32,
     topic: usize,
     numbers: Range<u32>,
 }
@@ -62,8 +64,8 @@ pub struct Exchange {
     pub life: usize,
     /// Its `aeg-delivery-count`.
     pub count: u16,
-    /// Its `aeg-output-event-id`, which comes from the event's place in the log.
-    pub system_id: u128,
+    /// Its `aeg-output-event-id`, which comes from the event's place in the log; a batch has none.
+    pub system_id: Option<u128>,
     /// How it was answered.
     pub answer: Answer,
     /// Whether the receiver meant to answer after the timeout.
@@ -78,7 +80,7 @@ pub struct Headers {
     /// See [`Exchange::count`].
     pub count: u16,
     /// See [`Exchange::system_id`].
-    pub system_id: u128,
+    pub system_id: Option<u128>,
 }
 
 impl Exchange {
@@ -151,8 +153,10 @@ pub struct Ledger {
 pub struct Entries {
     /// For each topic, by number.
     pub published: [Vec<Published>; TOPICS.len()],
-    /// Publish requests so far.
-    pub requests: u32,
+    /// Publish requests so far: when each was sent, and when it was answered with 200. See [`Exchange::tick`].
+    pub requests: Vec<(u64, Option<u64>)>,
+    /// Requests that came with several events, and those events.
+    pub batches: (u64, u64),
     /// For each pair, in the order in which they came.
     pub exchanges: HashMap<Pair, Vec<Exchange>>,
     /// What must not have happened, as it was seen.
@@ -171,8 +175,9 @@ impl Ledger {
     /// Takes new ids for a publish request. Until it is answered its events may be stored or not.
     pub fn publish(&self, topic: usize, count: u32) -> Request {
         let mut entries = self.entries();
-        let request = entries.requests;
-        entries.requests += 1;
+        let request = entries.requests.len() as u32;
+        let sent = entries.tick();
+        entries.requests.push((sent, None));
         let published = &mut entries.published[topic];
         let first = published.len() as u32;
         let entry = Published {
@@ -181,6 +186,7 @@ impl Ledger {
         };
         published.resize((first + count) as usize, entry);
         Request {
+            nth: request,
             topic,
             numbers: first..first + count,
         }
@@ -192,9 +198,20 @@ impl Ledger {
         for number in request.numbers.clone() {
             entries.published[request.topic][number as usize].fate = fate;
         }
+        if fate == Fate::Acknowledged {
+            let now = entries.tick();
+            entries.requests[request.nth as usize].1 = Some(now);
+        }
     }
 
-    /// A receiver got a request.
+    /// A receiver got a request with several events.
+    pub fn batched(&self, events: usize) {
+        let mut entries = self.entries();
+        entries.batches.0 += 1;
+        entries.batches.1 += events as u64;
+    }
+
+    /// A receiver got an event of a request.
     pub fn received(&self, pair: Pair, life: usize, headers: Headers) -> Ticket {
         let mut entries = self.entries();
         let is_known = (pair.1.number as usize) < entries.published[pair.1.topic].len();

@@ -1,4 +1,4 @@
-//! What is published and who wants it: two topics, twelve subscriptions, and events that are wholly decided by the seed and
+//! What is published and who wants it: two topics, fourteen subscriptions, and events that are wholly decided by the seed and
 //! their id. So a receiver knows of each event it gets whether it should have got it, and every byte of its data.
 
 use std::fmt;
@@ -30,6 +30,20 @@ pub enum Trouble {
     Hanging,
 }
 
+/// Which events are sent when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    /// Each by itself, in any order.
+    Single,
+    /// Together with others, at most `max` in a request.
+    Batched {
+        /// `maxEventsPerBatch`
+        max: u16,
+    },
+    /// Those of one subject one after the other.
+    Ordered,
+}
+
 /// A subscription and its receiver.
 #[derive(Debug, Clone, Copy)]
 pub struct Subscription {
@@ -55,6 +69,8 @@ pub struct Subscription {
     pub is_purged: bool,
     /// Whether operators ask for its events again.
     pub is_resent: bool,
+    /// Which of its events are sent when.
+    pub sending: Sending,
 }
 
 const CALM: Subscription = Subscription {
@@ -69,11 +85,12 @@ const CALM: Subscription = Subscription {
     trouble: Trouble::None,
     is_purged: false,
     is_resent: false,
+    sending: Sending::Single,
 };
 
-/// The subscriptions; four of twelve receivers fail at times. Each topic has one subscription that wants everything, so
+/// The subscriptions; six of fourteen receivers fail at times. Each topic has one subscription that wants everything, so
 /// that a stored event always shows.
-pub const SUBSCRIPTIONS: [Subscription; 12] = [
+pub const SUBSCRIPTIONS: [Subscription; 14] = [
     Subscription {
         name: "orders-all",
         ..CALM
@@ -150,6 +167,21 @@ pub const SUBSCRIPTIONS: [Subscription; 12] = [
         is_resent: true,
         ..CALM
     },
+    Subscription {
+        name: "stock-batched",
+        topic: 1,
+        types: &[CREATED, LOW],
+        trouble: Trouble::Failing,
+        sending: Sending::Batched { max: 20 },
+        ..CALM
+    },
+    Subscription {
+        name: "orders-ordered",
+        begins_with: "/north/",
+        trouble: Trouble::Failing,
+        sending: Sending::Ordered,
+        ..CALM
+    },
 ];
 
 impl Subscription {
@@ -169,7 +201,7 @@ impl Subscription {
                 { "operatorType": "NumberNotIn", "key": key, "values": [2] },
             ]);
         }
-        json!({
+        let mut declaration = json!({
             "destination": { "endpointType": "WebHook", "properties": { "endpointUrl": endpoint } },
             "filter": filter,
             "retryPolicy": {
@@ -177,7 +209,27 @@ impl Subscription {
                 "eventTimeToLiveInMinutes": 1440,
             },
             "responseTimeoutSeconds": self.timeout_seconds,
-        })
+        });
+        match self.sending {
+            Sending::Single => {}
+            Sending::Batched { max } => {
+                declaration["destination"]["properties"]["maxEventsPerBatch"] = json!(max);
+                // A batch that fails is a failure of each of its events.
+                declaration["delayedDelivery"] = json!({ "events": 20 * u32::from(max) });
+            }
+            Sending::Ordered => {
+                declaration["ordering"] = json!({ "key": "subject", "onFailure": "skip" });
+            }
+        }
+        declaration
+    }
+
+    /// Events that travel in one request at most.
+    pub fn events_per_request(&self) -> u64 {
+        match self.sending {
+            Sending::Batched { max } => max.into(),
+            Sending::Single | Sending::Ordered => 1,
+        }
     }
 
     /// Whether it wants an event of its topic. Written without the product's own filter.

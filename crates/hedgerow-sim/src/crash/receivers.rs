@@ -1,9 +1,10 @@
 //! Receivers: one for each subscription, in this process, on loopback. They check what they get and answer as the seed
-//! says; four of twelve fail at times.
+//! says; six of fourteen fail at times. A batch is answered as one, and noted for each of its events.
 //!
 //! Each request belongs to the *life* of the server that sent it. After a server died, [`Receivers::settle`] waits until
 //! everything it had sent was read, so that no request is taken for one of the next life.
 
+use std::collections::HashSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +25,9 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::http::{Call, Connection};
 use super::ledger::{Answer, Headers, Ledger};
-use super::plan::{DATA_VERSION, EVENT_TIME, Event, EventId, SUBSCRIPTIONS, Subscription, Trouble};
+use super::plan::{
+    DATA_VERSION, EVENT_TIME, Event, EventId, SUBSCRIPTIONS, Sending, Subscription, Trouble,
+};
 use crate::random::Random;
 
 /// The path by which the proof asks a receiver whether it has accepted all earlier connections.
@@ -158,7 +161,7 @@ async fn receive(
     if is_deletion_notice(&head.headers) {
         return Ok(answer(200));
     }
-    let (id, known) = match check(shared.seed, &SUBSCRIPTIONS[index], &head.headers, &body) {
+    let (ids, known) = match check(shared.seed, &SUBSCRIPTIONS[index], &head.headers, &body) {
         Ok(checked) => checked,
         Err(error) => {
             let name = SUBSCRIPTIONS[index].name;
@@ -169,15 +172,25 @@ async fn receive(
         }
     };
     let life = shared.life.load(Ordering::SeqCst);
-    let ticket = shared.ledger.received((index, id), life, known);
-    let decision = shared.decide(index, id, ticket.nth);
+    let received = ids
+        .iter()
+        .map(|id| shared.ledger.received((index, *id), life, known));
+    let tickets: Vec<_> = received.collect();
+    if ids.len() > 1 {
+        shared.ledger.batched(ids.len());
+    }
+    let decision = shared.decide(index, ids[0], tickets[0].nth);
     if decision.hangs {
-        shared.ledger.hangs(ticket);
+        for ticket in &tickets {
+            shared.ledger.hangs(*ticket);
+        }
     }
     if decision.wait > Duration::ZERO {
         tokio::time::sleep(decision.wait).await;
     }
-    shared.ledger.answers(ticket, decision.answer);
+    for ticket in tickets {
+        shared.ledger.answers(ticket, decision.answer);
+    }
     match decision.answer {
         Answer::Status(status) => Ok(answer(status)),
         // Hyper closes the connection.
@@ -267,7 +280,7 @@ impl Shared {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Delivered<'a> {
     id: &'a str,
@@ -282,15 +295,36 @@ struct Delivered<'a> {
     data: &'a RawValue,
 }
 
-/// Checks a request and returns its event and what its headers say.
+/// Checks a request and returns its events, of which there is at least one, and what its headers say.
 fn check(
     seed: u64,
     subscription: &Subscription,
     headers: &HeaderMap,
     body: &[u8],
-) -> Result<(EventId, Headers), String> {
-    let [delivered]: [Delivered<'_>; 1] = serde_json::from_slice(body)
+) -> Result<(Vec<EventId>, Headers), String> {
+    let delivered: Vec<Delivered<'_>> = serde_json::from_slice(body)
         .map_err(|error| format!("{error} in {}", String::from_utf8_lossy(body)))?;
+    let max = subscription.events_per_request();
+    if !(1..=max).contains(&(delivered.len() as u64)) {
+        let count = delivered.len();
+        return Err(format!("{count} events in a request, {max} allowed"));
+    }
+    let events = delivered.iter();
+    let ids: Vec<_> = events
+        .map(|delivered| check_event(seed, subscription, delivered))
+        .collect::<Result<_, _>>()?;
+    let mut known = HashSet::new();
+    if let Some(twice) = ids.iter().find(|id| !known.insert(**id)) {
+        return Err(format!("event {twice} twice in one request"));
+    }
+    Ok((ids, check_headers(subscription, headers, delivered.len())?))
+}
+
+fn check_event(
+    seed: u64,
+    subscription: &Subscription,
+    delivered: &Delivered<'_>,
+) -> Result<EventId, String> {
     let text = delivered.id;
     let id = EventId::parse(text).ok_or_else(|| format!("event {text}, which nobody published"))?;
     let event = Event::of(seed, id);
@@ -304,31 +338,46 @@ fn check(
         && delivered.data_version == DATA_VERSION
         && delivered.metadata_version == "1";
     if !is_whole {
-        let got = String::from_utf8_lossy(body);
         return Err(format!(
-            "event {id} changed: {got} instead of {}",
+            "event {id} changed: {delivered:?} instead of {}",
             event.to_json(id)
         ));
     }
+    Ok(id)
+}
+
+/// What the headers of a request with so many events say.
+fn check_headers(
+    subscription: &Subscription,
+    headers: &HeaderMap,
+    events: usize,
+) -> Result<Headers, String> {
     let name = header(headers, "aeg-subscription-name")?;
     if !name.eq_ignore_ascii_case(subscription.name) {
-        return Err(format!("event {id} for subscription {name}"));
+        return Err(format!("a request for subscription {name}"));
     }
     let count = header(headers, "aeg-delivery-count")?;
     let count: u16 = count
         .parse()
-        .map_err(|_| format!("event {id} with delivery count {count}"))?;
+        .map_err(|_| format!("delivery count {count}"))?;
     if count >= subscription.attempts_max {
         let max = subscription.attempts_max;
-        return Err(format!(
-            "event {id} with delivery count {count}, of {max} attempts at most"
-        ));
+        return Err(format!("delivery count {count}, of {max} attempts at most"));
+    }
+    if let Sending::Batched { .. } = subscription.sending {
+        let size = header(headers, "hedgerow-batch-size")?;
+        if size != events.to_string() {
+            return Err(format!("{events} events as a batch of {size}"));
+        }
+        let system_id = None;
+        return Ok(Headers { count, system_id });
     }
     let system_id = header(headers, "aeg-output-event-id")?;
     let digits = system_id.replace('-', "");
-    let system_id = u128::from_str_radix(&digits, 16)
-        .map_err(|_| format!("event {id} with system id {system_id}"))?;
-    Ok((id, Headers { count, system_id }))
+    let system_id =
+        u128::from_str_radix(&digits, 16).map_err(|_| format!("system id {system_id}"))?;
+    let system_id = Some(system_id);
+    Ok(Headers { count, system_id })
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, String> {

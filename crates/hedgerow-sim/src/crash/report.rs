@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hedgerow_store::failpoint;
 
 use super::api::StoreUsage;
-use super::config::DUPLICATES_MAX;
+use super::config::duplicates_max;
 use super::ledger::{Entries, Fate};
 use super::plan::SUBSCRIPTIONS;
 use super::restore::Restored;
@@ -154,7 +154,7 @@ impl Report<'_> {
     fn print_counts(&self) {
         let verdict = self.verdict;
         let sum = |of: fn(&super::verdict::Row) -> u64| verdict.rows.iter().map(of).sum::<u64>();
-        line("publish requests", self.entries.requests);
+        line("publish requests", self.entries.requests.len());
         line("events accepted", self.entries.count(Fate::Acknowledged));
         let doubtful = self.entries.count(Fate::Maybe);
         let stored = verdict.doubtful_stored;
@@ -173,12 +173,13 @@ impl Report<'_> {
         line("    explained so", sum(|row| row.explained));
         line("resent", sum(|row| row.resent));
         line("  not answered", sum(|row| row.maybe_resent));
-        line("requests received", sum(|row| row.requests));
-        let (all, most) = (verdict.duplicates(), verdict.duplicates_at_once());
+        line("events received", sum(|row| row.requests));
+        let (batches, events) = self.entries.batches;
         line(
-            "duplicates",
-            format!("{all}; by one crash in one subscription {most}, bound {DUPLICATES_MAX}"),
+            "  of several events",
+            format!("{batches}, with {events} events"),
         );
+        line("duplicates", verdict.duplicates());
         line("  after a late success", sum(|row| row.late_duplicates));
         line("lost", verdict.lost);
     }
@@ -186,18 +187,27 @@ impl Report<'_> {
     fn print_subscriptions(&self) {
         println!();
         println!(
-            "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10}",
-            "subscription", "owed", "delivered", "terminal", "requests", "duplicates"
+            "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10} {:>11} {:>6}",
+            "subscription",
+            "owed",
+            "delivered",
+            "terminal",
+            "sent",
+            "duplicates",
+            "by a crash",
+            "bound"
         );
         for (subscription, row) in SUBSCRIPTIONS.iter().zip(&self.verdict.rows) {
             println!(
-                "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10}",
+                "  {:<18} {:>8} {:>9} {:>8} {:>8} {:>10} {:>11} {:>6}",
                 subscription.name,
                 row.owed,
                 row.taken,
                 row.terminal,
                 row.requests,
                 row.duplicates.values().sum::<u64>(),
+                row.duplicates_at_once(),
+                duplicates_max(subscription.events_per_request()),
             );
         }
         println!();

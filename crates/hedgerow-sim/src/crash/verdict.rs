@@ -7,18 +7,21 @@
 //!   (ED-207, field case FC-05);
 //! - what was taken is sent again only if the server was killed before that was recorded (design D5), and never more of
 //!   it than the bound;
+//! - events of one key of an ordered subscription are sent one after the other, in the order in which they were accepted, and a
+//!   crash makes one of them at most be sent again;
 //! - what is neither was dropped by a purge that was asked for while it waited, and is explained so; what a purge dropped is
 //!   never attempted again, whatever crashed;
 //! - each resend that was answered with a new delivery led to one more success, and nothing else did;
 //! - an event keeps its place in the log;
 //! - the counters balance, and say what the ledger says (ED-304).
 
+mod keys;
 mod orders;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::api::{Status, TerminalRecord};
-use super::config::{DUPLICATES_MAX, ENDPOINT_ATTEMPTS_MAX};
+use super::config::{ENDPOINT_ATTEMPTS_MAX, duplicates_max};
 use super::ledger::{Answer, Entries, Exchange, Fate, Pair, Purge};
 use super::plan::{Event, EventId, SUBSCRIPTIONS, TOPICS};
 
@@ -116,15 +119,12 @@ impl Verdict {
             .flat_map(|row| row.duplicates.values())
             .sum()
     }
+}
 
-    /// The most duplicates that one crash caused in one subscription.
+impl Row {
+    /// The most duplicates that one crash caused.
     pub fn duplicates_at_once(&self) -> u64 {
-        self.rows
-            .iter()
-            .flat_map(|row| row.duplicates.values())
-            .copied()
-            .max()
-            .unwrap_or(0)
+        self.duplicates.values().copied().max().unwrap_or(0)
     }
 }
 
@@ -155,6 +155,7 @@ pub fn judge(seed: u64, entries: &Entries, lives: &[Ending], account: &Account) 
         orders: Orders::new(entries),
         told: &account.told,
         terminal: HashMap::new(),
+        sent_again: Vec::new(),
         verdict: Verdict {
             rows: vec![Row::default(); SUBSCRIPTIONS.len()],
             problems: entries.offences.clone(),
@@ -168,6 +169,8 @@ pub fn judge(seed: u64, entries: &Entries, lives: &[Ending], account: &Account) 
     }
     judge.system_ids();
     judge.duplicates();
+    let mut problems = keys::problems(seed, entries, &judge.sent_again);
+    judge.verdict.problems.append(&mut problems);
     judge.counters(&account.statuses);
     judge.verdict
 }
@@ -178,6 +181,8 @@ struct Judge<'a> {
     orders: Orders<'a>,
     told: &'a HashMap<Pair, (String, Option<String>)>,
     terminal: HashMap<Pair, &'a TerminalRecord>,
+    /// What was sent again because of a crash, and the life that ended with it.
+    sent_again: Vec<(Pair, usize)>,
     verdict: Verdict,
 }
 
@@ -428,6 +433,7 @@ impl<'a> Judge<'a> {
         // began one delivery at most.
         for (before, exchange, crash) in after_crash {
             if !excuses.take(&before, exchange) {
+                self.sent_again.push(((index, id), crash));
                 *self.verdict.rows[index]
                     .duplicates
                     .entry(crash)
@@ -441,9 +447,12 @@ impl<'a> Judge<'a> {
         let mut owners: HashMap<(usize, u128), EventId> = HashMap::new();
         let mut problems = Vec::new();
         for ((index, id), exchanges) in &self.entries.exchanges {
-            let first = exchanges[0].system_id;
+            // In a batch it is not told.
+            let Some(first) = exchanges[0].system_id else {
+                continue;
+            };
             let name = SUBSCRIPTIONS[*index].name;
-            if exchanges.iter().any(|exchange| exchange.system_id != first) {
+            if exchanges.iter().any(|one| one.system_id != Some(first)) {
                 problems.push(format!(
                     "{name}: event {id} changed its place: {exchanges:?}"
                 ));
@@ -460,14 +469,11 @@ impl<'a> Judge<'a> {
     fn duplicates(&mut self) {
         let mut problems = Vec::new();
         for (subscription, row) in SUBSCRIPTIONS.iter().zip(&self.verdict.rows) {
-            for (crash, count) in row
-                .duplicates
-                .iter()
-                .filter(|(_, count)| **count > DUPLICATES_MAX)
-            {
+            let max = duplicates_max(subscription.events_per_request());
+            for (crash, count) in row.duplicates.iter().filter(|(_, count)| **count > max) {
                 let name = subscription.name;
                 problems.push(format!(
-                    "{name}: {count} events sent again after the end of life {crash}, {DUPLICATES_MAX} allowed"
+                    "{name}: {count} events sent again after the end of life {crash}, {max} allowed"
                 ));
             }
         }

@@ -5,13 +5,17 @@ use std::collections::HashMap;
 use super::super::api::{Status, TerminalRecord};
 use super::super::ledger::{Answer, Entries, Exchange, Fate, Outcome, Published, Purge, Resend};
 use super::super::plan::{Event, EventId, SUBSCRIPTIONS};
-use super::{Account, DUPLICATES_MAX, Ending, Verdict, judge};
+use super::{Account, Ending, Verdict, duplicates_max, judge};
 
 const SEED: u64 = 7;
 /// The subscription that wants everything of the first topic.
 const ALL: usize = 0;
 /// The one that is purged, and wants the events that this says.
 const PURGED: usize = 10;
+/// The one whose events travel together.
+const BATCHED: usize = 12;
+/// The one whose events of one subject are sent one after the other.
+const ORDERED: usize = 13;
 
 /// A run in which everything went well: `events` accepted and delivered at once, in one life before and one after a kill.
 struct Run {
@@ -28,7 +32,7 @@ fn exchange(life: usize, count: u16, status: u16) -> Exchange {
     Exchange {
         life,
         count,
-        system_id: 0,
+        system_id: Some(0),
         answer: Answer::Status(status),
         hangs: false,
         tick: 0,
@@ -54,12 +58,17 @@ impl Run {
                 fate: Fate::Acknowledged,
             };
             entries.published[0].push(published);
+            let request = u64::from(published.request);
+            entries.requests.truncate(request as usize);
+            entries.requests.push((4 * request, Some(4 * request + 1)));
             let event = Event::of(SEED, id(number));
             for (index, status) in statuses.iter_mut().enumerate() {
                 if SUBSCRIPTIONS[index].wants(id(number), &event) {
-                    let system_id = u128::from(number);
+                    let system_id = Some(u128::from(number));
+                    let tick = if index == ORDERED { number.into() } else { 0 };
                     let taken = Exchange {
                         system_id,
+                        tick,
                         ..exchange(0, 0, 200)
                     };
                     entries.exchanges.insert((index, id(number)), vec![taken]);
@@ -82,7 +91,7 @@ impl Run {
 
     /// Replaces the requests of an event to the subscription that wants everything.
     fn requests(mut self, number: u32, exchanges: &[Exchange]) -> Self {
-        let system_id = u128::from(number);
+        let system_id = Some(u128::from(number));
         let exchanges = exchanges.iter().map(|exchange| Exchange {
             system_id,
             ..*exchange
@@ -96,7 +105,7 @@ impl Run {
     /// Changes the place of an event's last request to that subscription.
     fn moved(mut self, number: u32, system_id: u128) -> Self {
         let exchanges = self.entries.exchanges.get_mut(&(ALL, id(number))).unwrap();
-        exchanges.last_mut().unwrap().system_id = system_id;
+        exchanges.last_mut().unwrap().system_id = Some(system_id);
         self
     }
 
@@ -232,11 +241,53 @@ fn duplicates_are_bounded_for_each_crash() {
     let run = |count: u64| {
         (0..count as u32).fold(Run::of(200), |run, number| run.requests(number, &again))
     };
-    assert_eq!(
-        run(DUPLICATES_MAX).passes().duplicates_at_once(),
-        DUPLICATES_MAX
-    );
-    run(DUPLICATES_MAX + 1).fails("sent again after the end of life 0");
+    let max = duplicates_max(1);
+    let verdict = run(max).passes();
+    assert_eq!(verdict.rows[ALL].duplicates_at_once(), max);
+    run(max + 1).fails("sent again after the end of life 0");
+    let events = SUBSCRIPTIONS[BATCHED].events_per_request();
+    assert_eq!(duplicates_max(events) - max, 32 * (events - 1));
+}
+
+/// The first two events of one subject in requests of their own that the ordered subscription wants.
+fn two_of_a_key() -> [u32; 2] {
+    let wanted =
+        |number: &u32| SUBSCRIPTIONS[ORDERED].wants(id(*number), &Event::of(SEED, id(*number)));
+    let subject = |number| Event::of(SEED, id(number)).subject;
+    let mut pairs = (0..1_000).filter(wanted).flat_map(|behind| {
+        let ahead = (0..behind / 2 * 2).filter(wanted);
+        let ahead = ahead.filter(move |ahead| subject(*ahead) == subject(behind));
+        ahead.map(move |ahead| [ahead, behind])
+    });
+    pairs.next().unwrap()
+}
+
+#[test]
+fn events_of_a_key_are_sent_one_after_the_other() {
+    let [ahead, behind] = two_of_a_key();
+    let run = |[of_ahead, of_behind]: [&[u64]; 2]| {
+        let mut run = Run::of(behind + 1);
+        for (number, ticks) in [(ahead, of_ahead), (behind, of_behind)] {
+            let sent = (0..).zip(ticks).map(|(life, tick)| Exchange {
+                system_id: Some(u128::from(number)),
+                tick: *tick,
+                ..exchange(life, 0, 200)
+            });
+            let pair = (ORDERED, id(number));
+            run.entries.exchanges.insert(pair, sent.collect());
+        }
+        run
+    };
+    let why = "was sent after";
+    run([&[1, 2], &[3]]).passes();
+    run([&[3], &[2]]).fails(why);
+    // It was taken, and then sent again although the next one had begun.
+    run([&[1, 3], &[2]]).fails(why);
+    // Requests that were on their way together have no order.
+    let mut together = run([&[3], &[2]]);
+    together.entries.requests[(ahead / 2) as usize].1 = None;
+    together.passes();
+    run([&[1, 2], &[3, 4]]).fails("one at a time is under way");
 }
 
 #[test]
@@ -309,7 +360,7 @@ impl Run {
     fn sent(mut self, exchanges: &[(usize, u64, u16)]) -> Self {
         let pair = (PURGED, purgeable());
         let sent = exchanges.iter().enumerate().map(|(count, sent)| Exchange {
-            system_id: u128::from(pair.1.number),
+            system_id: Some(u128::from(pair.1.number)),
             tick: sent.1,
             ..exchange(sent.0, count as u16, sent.2)
         });
