@@ -214,8 +214,8 @@ impl Model {
                 for one in &moved.deliveries {
                     if let Some(delivery) = self.open(moved.subscription, one.seq) {
                         delivery.state = State::Waiting(one.due);
-                        // Whoever was held follows its own schedule from then on.
-                        delivery.part = None;
+                        // Whoever was held follows its own schedule from then on, and stays apart.
+                        delivery.part = one.part;
                     }
                 }
             }

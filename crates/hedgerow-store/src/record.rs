@@ -8,6 +8,7 @@
 
 mod change;
 pub mod codec;
+mod moved;
 
 use bytes::Bytes;
 use hedgerow_core::hold::Period;
@@ -20,6 +21,7 @@ pub use self::change::{DeliveryChange, DeliveryState, seqs_in};
 pub use self::codec::{
     PackedEventsBuilder, decode_record, encode_record, unpack_event, unpack_head, unpack_id,
 };
+pub use self::moved::{Moved, MovedDelivery};
 
 /// The number that stands for a record's kind on disk.
 ///
@@ -104,29 +106,6 @@ pub struct Holds {
     pub probation: Option<Period>,
     /// Delayed delivery at its endpoint. Of the subscriptions that share the endpoint one has it.
     pub window: Option<Period>,
-}
-
-/// MOVED: deliveries that are due at another time, without an attempt: they were held until after it, or somebody asked
-/// for them now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Moved {
-    /// Whose deliveries.
-    pub subscription: SubscriptionId,
-    /// The deliveries.
-    pub deliveries: Vec<MovedDelivery>,
-}
-
-/// One delivery of a [`Moved`] record.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct MovedDelivery {
-    /// The event's number in the subscription's topic.
-    pub seq: u64,
-    /// The due time its row stands under.
-    pub from: Timestamp,
-    /// When it is due now.
-    pub due: Timestamp,
-    /// The attempts so far.
-    pub progress: Progress,
 }
 
 /// PURGED: deliveries that an operator dropped. From which event on a subscription was purged is said by the catalog.

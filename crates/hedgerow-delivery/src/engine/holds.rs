@@ -105,6 +105,7 @@ impl Engine {
                 from,
                 due,
                 progress,
+                part: runner.part(seq),
             });
         }
         for deliveries in moved.chunks(MOVED_PER_RECORD) {
@@ -501,8 +502,7 @@ impl Engine {
         };
         for delivery in &moved.deliveries {
             if self.view.is_open(id, delivery.seq) && !purges.has(id, delivery.seq) {
-                let owed = hedgerow_store::record::Owed::Attempt(delivery.progress);
-                runner.note_due(delivery.due, delivery.seq, owed);
+                runner.note_due(delivery.due, delivery.seq, delivery.owed());
             }
         }
         self.queue_if_ready(id)?;

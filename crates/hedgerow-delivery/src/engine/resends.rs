@@ -17,7 +17,7 @@ use hedgerow_dialect::event_grid::path_of;
 use hedgerow_store::catalog::Subscription;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
-    Moved, MovedDelivery, Owed, Progress, Record, Resent as ResentRecord, unpack_event,
+    Moved, MovedDelivery, Progress, Record, Resent as ResentRecord, unpack_event,
 };
 use hedgerow_store::{StoreError, StoredEvent};
 
@@ -81,8 +81,8 @@ struct Decision {
     id: SubscriptionId,
     name: String,
     how: ResentHow,
-    /// The attempt that waits, and until when.
-    waits: Option<(Timestamp, Progress)>,
+    /// The attempt that waits, and under which row.
+    waits: Option<MovedDelivery>,
 }
 
 impl Engine {
@@ -293,14 +293,24 @@ impl Engine {
                 Place::Ended => ResentHow::Resent,
                 Place::InFlight { .. } => ResentHow::InFlight,
                 Place::DeadLetterDue { .. } => ResentHow::DeadLetterPending,
-                Place::Due { at, .. } if at > self.now() => match self.view.owed(id, at, seq)? {
-                    Some(Owed::Attempt(progress) | Owed::Apart(progress, _)) => {
-                        waits = Some((at, progress));
-                        ResentHow::BroughtForward
+                Place::Due { at, .. } if at > self.now() => {
+                    let owed = self.view.owed(id, at, seq)?;
+                    let moved = owed.and_then(|owed| {
+                        Some(MovedDelivery {
+                            seq,
+                            from: at,
+                            due: self.now(),
+                            progress: owed.attempt()?,
+                            part: owed.part(),
+                        })
+                    });
+                    waits = moved;
+                    match waits {
+                        Some(_) => ResentHow::BroughtForward,
+                        // The record of another time is on its way.
+                        None => ResentHow::Pending,
                     }
-                    // The record of another time is on its way.
-                    _ => ResentHow::Pending,
-                },
+                }
                 Place::NotBegun | Place::Due { .. } => ResentHow::Pending,
                 Place::Owed => ResentHow::NotFound,
             }
@@ -329,8 +339,8 @@ impl Engine {
                 due: now,
                 progress: Progress::unattempted(now, Outcome::Delivering),
             }))?,
-            (ResentHow::BroughtForward, Some((from, progress))) => {
-                self.bring_forward(subscription, seq, from, progress)?;
+            (ResentHow::BroughtForward, Some(waits)) => {
+                self.bring_forward(subscription, waits)?;
             }
             _ => return Ok(false),
         }
@@ -347,29 +357,19 @@ impl Engine {
     fn bring_forward(
         &mut self,
         id: SubscriptionId,
-        seq: u64,
-        from: Timestamp,
-        progress: Progress,
+        mut delivery: MovedDelivery,
     ) -> Result<(), StoreError> {
-        let now = self.now();
-        let is_expired = retry::is_expired(&self.policy(id), progress.published, now);
-        let published = if is_expired { now } else { progress.published };
-        if let Some(runner) = self.runners.get_mut(&id) {
-            runner.drop_due(from, seq);
-            runner.late.moved_to(seq, now);
+        let published = &mut delivery.progress.published;
+        if retry::is_expired(&self.policy(id), *published, delivery.due) {
+            *published = delivery.due;
         }
-        let progress = Progress {
-            published,
-            ..progress
-        };
+        if let Some(runner) = self.runners.get_mut(&id) {
+            runner.drop_due(delivery.from, delivery.seq);
+            runner.late.moved_to(delivery.seq, delivery.due);
+        }
         self.store.journal(Record::Moved(Moved {
             subscription: id,
-            deliveries: vec![MovedDelivery {
-                seq,
-                from,
-                due: now,
-                progress,
-            }],
+            deliveries: vec![delivery],
         }))
     }
 

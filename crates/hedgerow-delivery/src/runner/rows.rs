@@ -88,6 +88,11 @@ impl Runner {
         }
     }
 
+    /// The part of a batch that came apart in which a delivery in memory travels.
+    pub(crate) fn part(&self, seq: u64) -> Option<u64> {
+        self.parts.get(&seq).copied()
+    }
+
     fn put(&mut self, key: DueKey, owed: Owed) {
         match owed {
             Owed::Attempt(progress) => {

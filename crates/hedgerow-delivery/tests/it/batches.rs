@@ -337,6 +337,35 @@ async fn parts_stay_apart_over_a_crash() {
     world.assert_balanced("orders", "the-sub").await;
 }
 
+/// ED-221, ED-228: and when a hold moves them, over a crash too.
+#[tokio::test(start_paused = true)]
+async fn parts_stay_apart_when_a_hold_moves_them() {
+    let world = World::new(|ids, attempt| match (ids.split(',').count(), attempt) {
+        (1..=2, _) => Meet::status(200),
+        (_, 0) => Meet::status(500),
+        _ => Meet::late(413, 5),
+    });
+    let more = json!({"batch": {"splitOn413": true}});
+    let (mut world, topic) = world_of(world, json!({"maxEventsPerBatch": 10}), more).await;
+    publish_together(&world, topic, &["a", "b", "c", "d"]).await;
+    let begun = world.begun.elapsed();
+    // The second attempt is at 10 s, and is answered at 15 s.
+    world.sleep_until(begun + seconds(12)).await;
+    world.pause("the-sub", true).await;
+    world.sleep_until(begun + seconds(17)).await;
+    world.pause("the-sub", false).await;
+    world.settle().await;
+    // The next slot is at 30 s.
+    assert_eq!(requests(&world).len(), 2);
+    world.crash().await;
+    world.sleep_until(begun + seconds(31)).await;
+    let mut seen = requests(&world);
+    seen[2..].sort();
+    let expected = [("a,b,c,d", 0), ("a,b,c,d", 1), ("a,b", 1), ("c,d", 1)];
+    assert_eq!(seen, expected.map(|(ids, count)| (ids.to_owned(), count)));
+    world.assert_balanced("orders", "the-sub").await;
+}
+
 /// A success that names events which failed: these are tried again, the others are delivered.
 #[tokio::test(start_paused = true)]
 async fn a_success_may_name_what_failed() {

@@ -3,7 +3,7 @@
 use hedgerow_core::batch::{AnswerSettings, Division};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::record::{Divided, Started};
+use hedgerow_store::record::{Divided, Moved, Started};
 
 use super::{Oracle, at};
 use crate::model::State;
@@ -50,6 +50,23 @@ impl Oracle {
             let name = self.name(divided.subscription, first);
             self.fail(format!(
                 "ED-221: the batch of {name} comes apart: {wrong}: {divided:?}"
+            ));
+        }
+    }
+
+    /// What came apart stays apart when it is due at another time.
+    pub(super) fn judge_move(&mut self, moved: &Moved) {
+        let Some(subscription) = self.live.subscriptions.get(&moved.subscription) else {
+            return;
+        };
+        let wrong = moved.deliveries.iter().find(|one| {
+            let known = subscription.deliveries.get(&one.seq);
+            known.is_some_and(|known| known.part != one.part)
+        });
+        if let Some(wrong) = wrong {
+            let name = self.name(moved.subscription, wrong.seq);
+            self.fail(format!(
+                "ED-221: {name} is moved to another part: {moved:?}"
             ));
         }
     }

@@ -47,6 +47,7 @@ impl Oracle {
                 }
             }
             Record::Dead(dead) => self.judge_end(now, dead),
+            Record::Moved(moved) => self.judge_move(moved),
             Record::Divided(divided) => {
                 self.judge_division(now, divided);
                 self.tally.divisions += 1;

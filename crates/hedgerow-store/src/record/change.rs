@@ -68,7 +68,7 @@ impl Record {
                 let changes = moved.deliveries.iter().map(|delivery| DeliveryChange {
                     subscription: moved.subscription,
                     seq: delivery.seq,
-                    to: DeliveryState::Moved(delivery.due, Owed::Attempt(delivery.progress)),
+                    to: DeliveryState::Moved(delivery.due, delivery.owed()),
                 });
                 changes.collect()
             }

@@ -4,6 +4,8 @@
 //! kind or version that this version does not know is refused as written by a newer one: skipping it could lose a
 //! settlement or an event.
 
+use std::ops::RangeInclusive;
+
 use bytes::Bytes;
 use hedgerow_core::event::{Event, EventHead};
 use hedgerow_core::position::{Position, TopicId};
@@ -12,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::change::are_seq_chunks;
+use super::moved::FirstMoved;
 use super::{
     CatalogChange, Events, Kind, PackedEvents, PublishId, Record, Seek, SeqChunks, Snapshot,
 };
@@ -26,13 +29,23 @@ pub const EVENTS_HEADER_BYTES: usize = 32;
 /// The bytes of a publish id and its content hash, and the flag that says that they are there.
 const PUBLISH_ID_BYTES: usize = 32;
 const HAS_PUBLISH_ID: u8 = 1;
-/// The version that a kind's frames have. No server ever wrote the first version of HOLD.
-const fn version(kind: Kind) -> u8 {
+/// The versions of a kind's frames that can be read. No server ever wrote the first version of HOLD.
+const fn versions(kind: Kind) -> RangeInclusive<u8> {
     match kind {
-        Kind::Hold => 2,
-        _ => 1,
+        Kind::Hold => 2..=2,
+        Kind::Moved => 1..=2,
+        _ => 1..=1,
     }
 }
+
+/// The version that the frame of a record has.
+fn version(record: &Record, kind: Kind) -> u8 {
+    match record {
+        Record::Moved(moved) => moved.version(),
+        _ => *versions(kind).end(),
+    }
+}
+
 /// The bytes before each packed event.
 const LENGTH_BYTES: usize = 4;
 
@@ -261,7 +274,8 @@ pub fn unpack_head(stored: &[u8]) -> Result<EventHead<'_>, StoreError> {
 pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
     let start = buffer.len();
     let kind = record_kind(record);
-    buffer.extend_from_slice(&[kind as u8, version(kind), 0, 0, 0, 0, 0, 0]);
+    let version = version(record, kind);
+    buffer.extend_from_slice(&[kind as u8, version, 0, 0, 0, 0, 0, 0]);
     match record {
         Record::Events(events) => {
             encode_events_header(events, buffer);
@@ -278,6 +292,9 @@ pub fn encode_record(record: &Record, buffer: &mut Vec<u8>) {
         }
         Record::CleanStop(stop) => extend_with_postcard(stop, buffer),
         Record::Hold(hold) => extend_with_postcard(hold, buffer),
+        Record::Moved(moved) if version == 1 => {
+            extend_with_postcard(&FirstMoved::from(moved), buffer);
+        }
         Record::Moved(moved) => extend_with_postcard(moved, buffer),
         Record::Lease(lease) => extend_with_postcard(lease, buffer),
         Record::Seek(seek) => extend_with_postcard(seek, buffer),
@@ -315,6 +332,9 @@ pub fn decode_record(frame: &Bytes) -> Result<Record, StoreError> {
         Kind::Catalog => decode_catalog(&payload),
         Kind::CleanStop => from_postcard(&payload).map(Record::CleanStop),
         Kind::Hold => from_postcard(&payload).map(Record::Hold),
+        Kind::Moved if frame[1] == 1 => {
+            from_postcard(&payload).map(|moved: FirstMoved| Record::Moved(moved.into()))
+        }
         Kind::Moved => from_postcard(&payload).map(Record::Moved),
         Kind::Lease => from_postcard(&payload).map(Record::Lease),
         Kind::Seek => decode_seek(&payload),
@@ -376,7 +396,7 @@ fn frame_header(bytes: &[u8]) -> Result<(Kind, usize), StoreError> {
             });
         }
     };
-    if header[1] != version(kind) {
+    if !versions(kind).contains(&header[1]) {
         let what = format!("a record of kind {} in version {}", header[0], header[1]);
         return Err(StoreError::Newer { what });
     }

@@ -122,8 +122,7 @@ impl View {
         }
         self.layers
             .remove(Space::Due, rows::due_key(id, delivery.from, delivery.seq));
-        let owed = Owed::Attempt(delivery.progress);
-        self.put_owed(id, delivery.due, delivery.seq, &owed);
+        self.put_owed(id, delivery.due, delivery.seq, &delivery.owed());
         self.changed.subscriptions.insert(id);
     }
 

@@ -413,6 +413,7 @@ impl Grid {
             from: row.due,
             due: self.later(90_000),
             progress: self.progress(1),
+            part: row.owed.part(),
         };
         self.journal(Record::Moved(Moved {
             subscription,

@@ -193,6 +193,7 @@ fn every_kind_of_record_comes_back_as_it_was() {
                 from: Timestamp::from_millis(5),
                 due: Timestamp::from_millis(9),
                 progress,
+                part: Some(3),
             }],
         }),
         Record::Lease(Lease {

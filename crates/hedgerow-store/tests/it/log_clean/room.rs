@@ -223,6 +223,7 @@ fn the_row_of_a_delivery_fits_what_is_reserved_for_it() {
         from: Timestamp::MAX,
         due: Timestamp::MAX,
         progress: largest_progress(),
+        part: Some(u64::MAX),
     };
     let records = [
         Record::Moved(Moved {
