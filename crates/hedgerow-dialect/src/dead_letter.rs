@@ -11,6 +11,7 @@ use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::spec::{DeliverySchema, Profile};
 
 use crate::object::{Members, Value, Writer};
+use crate::publish::domain;
 use crate::{cloud_events, event_grid};
 
 /// What became of an undelivered event.
@@ -49,6 +50,8 @@ pub struct ExtraMembers {
     /// `lastdeliveryattempttime` in a `CloudEvent`, whose name is longer than the 20 characters that `CloudEvents` advises.
     /// The other schemas have it always.
     pub last_attempt_time: bool,
+    /// [`DOMAIN_TOPIC_MEMBER`] of a `CloudEvent` whose own attributes do not name its domain topic.
+    pub domain_topic: bool,
 }
 
 impl ExtraMembers {
@@ -56,11 +59,13 @@ impl ExtraMembers {
     pub const ALL: Self = Self {
         last_http_status: true,
         last_attempt_time: true,
+        domain_topic: true,
     };
     /// The members of the vendor's page and no others.
     pub const NONE: Self = Self {
         last_http_status: false,
         last_attempt_time: false,
+        domain_topic: false,
     };
 
     /// Those that records have in a profile.
@@ -174,6 +179,10 @@ const LOWER_CASE_NAMES: Names = Names {
     last_status: "lasthttpstatuscode",
 };
 
+/// The name of a `CloudEvent`'s domain topic, where a header of its publication named it (ED-073) and nothing that is delivered
+/// does.
+const DOMAIN_TOPIC_MEMBER: &str = "hedgerowdomaintopic";
+
 impl Names {
     /// Whether records of this format may have a member of that name.
     fn has(&self, name: &str, extra: ExtraMembers) -> bool {
@@ -186,6 +195,7 @@ impl Names {
         .contains(&name)
             || extra.last_attempt_time && name == self.last_attempt_time
             || extra.last_http_status && name == self.last_status
+            || extra.domain_topic && name == DOMAIN_TOPIC_MEMBER
     }
 }
 
@@ -231,7 +241,19 @@ fn cloud_event(
         extra.last_attempt_time,
         record,
     );
+    if extra.domain_topic {
+        record.text_if_some(DOMAIN_TOPIC_MEMBER, untold_topic(event, format.topic_path));
+    }
     cloud_events::encode::data(event, record);
+}
+
+/// The domain topic of an event that was published as a `CloudEvent`, if its own attributes do not name it.
+fn untold_topic<'e>(event: &'e Event<'_>, domain_path: &str) -> Option<&'e str> {
+    let source = event.source.as_deref()?;
+    let topic = event.domain_topic()?;
+    let attribute = domain::attribute_of(event);
+    let told = domain::topic_named(domain_path, attribute.as_deref().unwrap_or(source));
+    told.map_or(true, |told| *told != *topic).then_some(topic)
 }
 
 /// What an extension is called in a record (ED-259): `orig` and its name if a member of the record has that name, and also

@@ -111,9 +111,22 @@ async fn a_replay_keeps_the_domain_topic() {
             "CloudEventSchemaV1_0",
             cloud_event("https://shop.example/", &[named, known]),
         ),
+        // A header named it (ED-073), and another one than the source would.
+        (
+            "CloudEventSchemaV1_0",
+            "CloudEventSchemaV1_0",
+            cloud_event("https://shop.example/", &[known]),
+        ),
+        (
+            "CloudEventSchemaV1_0",
+            "CloudEventSchemaV1_0",
+            cloud_event("Bar", &[known]),
+        ),
     ] {
         let case = format!("{input} {schema} {:?}", event.source);
-        let scene = Scene::with(settings_without_probation(), domain(input)).await;
+        let mut settings = settings_without_probation();
+        settings.dead_letter_members.domain_topic = true;
+        let scene = Scene::with(settings, domain(input)).await;
         let world = &scene.world;
         for (source, name) in [
             ("orders", "the-sub"),

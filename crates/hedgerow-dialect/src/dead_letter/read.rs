@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{ExtraMembers, LOWER_CASE_NAMES, NAMES, PREFIX};
+use super::{DOMAIN_TOPIC_MEMBER, ExtraMembers, LOWER_CASE_NAMES, NAMES, PREFIX};
 use crate::publish::domain;
 
 /// Why a record or a blob is none of ours.
@@ -30,18 +30,18 @@ pub struct ReadLetter<'a> {
     pub reason: Cow<'a, str>,
     /// The path of its topic, if the record says it.
     pub topic: Option<Cow<'a, str>>,
+    /// The name of its domain topic, if the record says it beside the event.
+    pub untold_topic: Option<Cow<'a, str>>,
 }
 
 impl ReadLetter<'_> {
-    /// The topic of the domain with this path that the event named when it was published (ED-069 to ED-071, ED-073). A record
-    /// does not tell what a header of that request named: then it is what the source would name.
+    /// The topic of the domain with this path that the event named when it was published (ED-069 to ED-071, ED-073). A record of
+    /// the strict profile does not tell what a header of that request named: then it is what the source would name.
     #[must_use]
     pub fn domain_topic(&self, domain_path: &str) -> Option<Box<str>> {
-        let mut all = self.event.extensions.iter();
-        let attribute = all.find(|(name, _)| name == domain::ATTRIBUTE);
-        let attribute = attribute.and_then(|(_, json)| serde_json::from_str::<Text<'_>>(json).ok());
-        let attribute = attribute.as_ref().map(|text| &*text.0);
-        let named = self.topic.as_deref().or(attribute);
+        let attribute = domain::attribute_of(&self.event);
+        let told = self.untold_topic.as_deref().or(self.topic.as_deref());
+        let named = told.or(attribute.as_deref());
         let named = named.or(self.event.source.as_deref())?;
         domain::topic_named(domain_path, named).ok()
     }
@@ -102,6 +102,7 @@ fn event_grid<'a>(members: &Members<'a>) -> Result<ReadLetter<'a>, ReadError> {
         event,
         reason: members.text(NAMES.reason)?,
         topic: Some(members.text("topic")?),
+        untold_topic: None,
     })
 }
 
@@ -136,8 +137,10 @@ fn cloud_event<'a>(
             event,
             reason,
             topic: Some(source).filter(|source| is_of(source, topic_path)),
+            untold_topic: None,
         });
     }
+    let untold_topic = members.text_if_there(DOMAIN_TOPIC_MEMBER)?;
     event.source = Some(source);
     event.data_schema = schema;
     event.data_content_type = members.text_if_there("datacontenttype")?;
@@ -158,6 +161,7 @@ fn cloud_event<'a>(
         event,
         reason,
         topic: None,
+        untold_topic: untold_topic.filter(|_| extra.domain_topic),
     })
 }
 

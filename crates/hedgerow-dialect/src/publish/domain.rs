@@ -1,9 +1,17 @@
 //! Which domain topic an event names (section 1.11).
 
+use hedgerow_core::event::Event;
 use hedgerow_core::name::DomainTopicName;
 
 /// The attribute that names it beside the source (ED-073).
 pub(crate) const ATTRIBUTE: &str = "domaintopic";
+
+/// What that attribute of an event says, if it is a text.
+pub(crate) fn attribute_of(event: &Event<'_>) -> Option<String> {
+    let mut all = event.extensions.iter();
+    let (_, json) = all.find(|(name, _)| name == ATTRIBUTE)?;
+    serde_json::from_str(json).ok()
+}
 
 /// The name of the domain topic that `named` means: it is its bare name, or its full path below `domain` (ED-069, ED-070).
 pub(crate) fn topic_named(domain: &str, named: &str) -> Result<Box<str>, &'static str> {

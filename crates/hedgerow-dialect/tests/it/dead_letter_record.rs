@@ -1,6 +1,6 @@
 //! The array of a dead-letter blob: the order of its members, and its bounds (ED-246, ED-254, ED-320).
 
-use hedgerow_core::event::{Data, Event};
+use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_dialect::dead_letter::{DeadLetter, DeadLetterArray, ExtraMembers, RecordFormat};
@@ -124,12 +124,48 @@ fn a_cloud_events_record_has_the_members_that_are_wanted() {
         let extra = ExtraMembers {
             last_http_status,
             last_attempt_time,
+            domain_topic: true,
         };
         let time = if last_attempt_time { time } else { "" };
         let status = if last_http_status { status } else { "" };
         let expected = format!("{page}{time}{status}\"data\":\"a,b\"}}]");
         assert_eq!(cloud_record(&[], extra), expected);
     }
+}
+
+/// ED-073, ED-255, ED-317: what only a header named of a domain's event stands beside it, and nothing that its attributes tell.
+#[test]
+fn a_domain_topic_that_no_attribute_tells_is_a_member() {
+    let known = (DOMAIN_TOPIC, r#""Foo""#);
+    let mine = ("hedgerowdomaintopic", r#""mine""#);
+    let read = |extensions: &[_], extra| -> serde_json::Value {
+        let record = cloud_record(extensions, extra);
+        serde_json::from_str(&record).unwrap()
+    };
+    let rows: [(&[_], _, Option<&str>); 6] = [
+        (&[known], ExtraMembers::ALL, Some("Foo")),
+        (&[known], ExtraMembers::NONE, None),
+        (&[], ExtraMembers::ALL, None),
+        (
+            &[("domaintopic", r#""Foo""#), known],
+            ExtraMembers::ALL,
+            None,
+        ),
+        (
+            &[("domaintopic", r#""Bar""#), known],
+            ExtraMembers::ALL,
+            Some("Foo"),
+        ),
+        (&[mine, known], ExtraMembers::NONE, Some("mine")),
+    ];
+    for (extensions, extra, told) in rows {
+        let record = &read(extensions, extra)[0];
+        let shown = record.get("hedgerowdomaintopic");
+        assert_eq!(shown.and_then(|shown| shown.as_str()), told, "{record}");
+    }
+    let record = &read(&[mine, known], ExtraMembers::ALL)[0];
+    assert_eq!(record["hedgerowdomaintopic"], "Foo");
+    assert_eq!(record["orighedgerowdomaintopic"], "mine");
 }
 
 /// ED-259, ED-317: what is called as a member that records have keeps its value under another name, which is free.

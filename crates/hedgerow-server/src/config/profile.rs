@@ -43,6 +43,11 @@ pub const DEPARTURES: &[Departure] = &[
         member: None,
         about: "the page's CloudEvents record has no `lastdeliveryattempttime`",
     },
+    Departure {
+        setting: "dead_letter.domain_topic",
+        member: None,
+        about: "the page's CloudEvents record has no `hedgerowdomaintopic`, and a replay may lose the domain topic that a header named",
+    },
 ];
 
 /// What the dead letters of subscriptions default to in a profile, where they are `base` otherwise.

@@ -432,6 +432,11 @@ pub const SETTINGS: &[Setting] = &[
         engine.dead_letter_members.last_attempt_time
     ),
     setting!(
+        "dead_letter.domain_topic",
+        Flag,
+        engine.dead_letter_members.domain_topic
+    ),
+    setting!(
         "store.bytes_max",
         Size::<u64>::new(256 << 10..=1 << 50),
         store.bytes_max
