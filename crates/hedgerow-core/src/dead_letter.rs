@@ -15,7 +15,7 @@ mod blob;
 
 use std::time::Duration;
 
-pub use self::blob::{BlobId, BlobName, Hour, Span, blob_name};
+pub use self::blob::{BlobId, BlobName, Hour, LetterSource, Span, blob_name};
 use crate::time::Timestamp;
 
 /// How dead letters of a subscription are written.

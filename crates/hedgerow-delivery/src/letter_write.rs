@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_core::dead_letter::{BlobId, blob_name};
+use hedgerow_core::dead_letter::{BlobId, LetterSource, blob_name};
 use hedgerow_core::limits;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
@@ -63,6 +63,8 @@ pub(crate) struct Texts {
 pub(crate) struct LetterJob {
     pub(crate) subscription: SubscriptionId,
     pub(crate) topic: TopicId,
+    /// What the subscription is for, which the blob tells.
+    pub(crate) source: LetterSource,
     pub(crate) plan: Arc<Plan>,
     pub(crate) letters: Vec<Letter>,
     pub(crate) extra_members: ExtraMembers,
@@ -195,7 +197,7 @@ async fn write_blob(
         return Ok(None);
     }
     let now = job.clock.now().timestamp;
-    let uuid = BlobId::new(now, job.topic, chance::number() as u32).uuid(&job.store_id);
+    let uuid = BlobId::new(now, job.source, chance::number() as u32).uuid(&job.store_id);
     let blob = Blob {
         container: destination.container().clone(),
         name: blob_name(&plan.subscription_name, now, &uuid),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hedgerow_core::dead_letter::{BlobId, BlobName, Span, blob_name};
+use hedgerow_core::dead_letter::{BlobId, BlobName, LetterSource, Span, blob_name};
 use hedgerow_core::limits;
 use hedgerow_core::name::DomainTopicName;
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -16,6 +16,7 @@ use hedgerow_core::spec::{ContainerPath, InputSchema};
 use hedgerow_core::time::Timestamp;
 use hedgerow_dialect::dead_letter::ExtraMembers;
 use hedgerow_dialect::dead_letter::read::{self, ReadLetter};
+use hedgerow_dialect::event_grid::domain_topic_path;
 use hedgerow_io::dead_letter::{BlobQuery, DeadLetterError, DeadLetterStore, FoundBlob};
 
 use crate::command::{Command, CommandError, EngineHandle};
@@ -32,6 +33,8 @@ pub struct LetterShelf {
     pub(crate) store: Arc<dyn DeadLetterStore>,
     pub(crate) store_id: [u8; 16],
     pub(crate) topic: TopicId,
+    /// What the subscription is for, as its blobs tell it.
+    pub(crate) source: LetterSource,
     pub(crate) topic_name: String,
     pub(crate) topic_path: String,
     pub(crate) is_domain: bool,
@@ -42,7 +45,7 @@ pub struct LetterShelf {
     pub(crate) subscription_name: String,
     pub(crate) container: ContainerPath,
     pub(crate) extra: ExtraMembers,
-    /// Whether no subscription of another topic writes under the same name.
+    /// Whether no other subscription writes under the same name.
     pub(crate) is_only_of_name: bool,
 }
 
@@ -51,7 +54,7 @@ pub struct LetterShelf {
 pub(crate) enum Owner {
     /// The subscription's own.
     Own,
-    /// Of a subscription of the same name of another topic, or of another subscription.
+    /// Of a subscription of the same name to another topic, or to a domain and not to one of its topics, or of another subscription.
     Other,
     /// Its records say it.
     InRecords,
@@ -95,7 +98,7 @@ impl LetterShelf {
             return Owner::Other;
         }
         match BlobId::parse(name.uuid, &self.store_id) {
-            Some(id) if id.topic == self.topic => Owner::Own,
+            Some(id) if id.source == self.source => Owner::Own,
             Some(_) => Owner::Other,
             None => Owner::InRecords,
         }
@@ -106,9 +109,12 @@ impl LetterShelf {
         match (owner, letter.topic.as_deref()) {
             (Owner::Own, _) => true,
             (Owner::Other, _) => false,
-            (Owner::InRecords, Some(topic)) => {
-                topic.eq_ignore_ascii_case(&self.topic_path) || self.is_of_domain(topic)
-            }
+            (Owner::InRecords, Some(topic)) => match &self.domain_topic {
+                None => topic.eq_ignore_ascii_case(&self.topic_path) || self.is_of_domain(topic),
+                Some(own) => {
+                    topic.eq_ignore_ascii_case(&domain_topic_path(&self.topic_path, own.as_str()))
+                }
+            },
             (Owner::InRecords, None) => self.is_only_of_name,
         }
     }

@@ -1,4 +1,5 @@
-//! What a dead-letter blob is called (ED-249), and what its name tells: when it was written, and of which topic.
+//! What a dead-letter blob is called (ED-249), and what its name tells: when it was written, and of which topic, or of which topic
+//! of a domain.
 //!
 //! The name ends in a UUID. Ours are of version 8: they begin with the time, so that the blobs of an hour stand in the order in
 //! which they were written, and carry the topic with a check, so that a blob says whose it is where its container holds those of
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
+use crate::name::DomainTopicName;
 use crate::position::TopicId;
 use crate::time::Timestamp;
 use crate::uuid::{is_uuid, uuid_text};
@@ -97,19 +99,41 @@ fn plain<T: std::str::FromStr>(text: &str) -> Option<T> {
     (is_plain && is_number).then(|| text.parse().ok())?
 }
 
+/// What a subscription is for whose dead letters are in a blob. Subscriptions of one name are told apart by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LetterSource(u32);
+
+impl LetterSource {
+    /// A topic, or a domain whatever the topic.
+    #[must_use]
+    pub const fn of_topic(topic: TopicId) -> Self {
+        Self(topic.0)
+    }
+
+    /// One topic of a domain, whose name is compared without case (ED-078). Its number is drawn from the store's id and the name:
+    /// that two of them have the same is less likely than one in a thousand millions.
+    #[must_use]
+    pub fn of_domain_topic(domain: TopicId, name: &DomainTopicName, store: &[u8; 16]) -> Self {
+        let mut hasher = SipHasher13::new_with_key(store);
+        hasher.write(&domain.0.to_le_bytes());
+        hasher.write(name.as_str().to_ascii_lowercase().as_bytes());
+        Self(hasher.finish() as u32)
+    }
+}
+
 /// What the UUID of a blob tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlobId {
     /// When it was written.
     pub written: Timestamp,
-    /// Of which topic.
-    pub topic: TopicId,
+    /// What its subscription is for.
+    pub source: LetterSource,
     /// Drawn: the only thing that tells two blobs of one millisecond apart.
     pub chance: u32,
 }
 
 const TIME_BITS: u32 = 48;
-const TOPIC_BITS: u32 = 32;
+const SOURCE_BITS: u32 = 32;
 const CHECK_BITS: u32 = 16;
 const CHANCE_BITS: u32 = 26;
 /// Bits of a UUID behind its variant.
@@ -119,10 +143,10 @@ const VERSION: u128 = 8;
 impl BlobId {
     /// An id for a blob that is written now. As many bits of `chance` as there is room for are taken.
     #[must_use]
-    pub const fn new(written: Timestamp, topic: TopicId, chance: u32) -> Self {
+    pub const fn new(written: Timestamp, source: LetterSource, chance: u32) -> Self {
         Self {
             written,
-            topic,
+            source,
             chance: chance & ((1 << CHANCE_BITS) - 1),
         }
     }
@@ -131,7 +155,7 @@ impl BlobId {
     #[must_use]
     pub fn uuid(&self, store: &[u8; 16]) -> String {
         let time = u128::from(self.written.as_millis()) & ((1 << TIME_BITS) - 1);
-        let told = u128::from(self.topic.0) << (CHECK_BITS + CHANCE_BITS)
+        let told = u128::from(self.source.0) << (CHECK_BITS + CHANCE_BITS)
             | u128::from(self.check(store)) << CHANCE_BITS
             | u128::from(self.chance);
         let (high, low) = (told >> LOW_BITS, told & ((1 << LOW_BITS) - 1));
@@ -149,13 +173,13 @@ impl BlobId {
         if bits >> 76 & 0xf != VERSION || bits >> LOW_BITS & 0b11 != 0b10 {
             return None;
         }
-        let high_bits = TOPIC_BITS + CHECK_BITS + CHANCE_BITS - LOW_BITS;
+        let high_bits = SOURCE_BITS + CHECK_BITS + CHANCE_BITS - LOW_BITS;
         let high = bits >> 64 & ((1 << high_bits) - 1);
         let told = high << LOW_BITS | bits & ((1 << LOW_BITS) - 1);
         let part = |shift: u32, width: u32| told >> shift & ((1 << width) - 1);
         let id = Self {
             written: Timestamp::from_millis((bits >> 80) as u64),
-            topic: TopicId(part(CHECK_BITS + CHANCE_BITS, TOPIC_BITS) as u32),
+            source: LetterSource(part(CHECK_BITS + CHANCE_BITS, SOURCE_BITS) as u32),
             chance: part(0, CHANCE_BITS) as u32,
         };
         let check = part(CHANCE_BITS, CHECK_BITS);
@@ -165,7 +189,7 @@ impl BlobId {
     fn check(&self, store: &[u8; 16]) -> u16 {
         let mut hasher = SipHasher13::new_with_key(store);
         hasher.write(&self.written.as_millis().to_le_bytes());
-        hasher.write(&self.topic.0.to_le_bytes());
+        hasher.write(&self.source.0.to_le_bytes());
         hasher.write(&self.chance.to_le_bytes());
         hasher.finish() as u16
     }
@@ -250,7 +274,7 @@ mod tests {
             .iter()
             .map(|millis| {
                 let at = Timestamp::from_millis(1_893_553_445_000 + millis);
-                let id = BlobId::new(at, TopicId(3), 9);
+                let id = BlobId::new(at, LetterSource(3), 9);
                 blob_name("the-sub", at, &id.uuid(&STORE))
             })
             .collect();
@@ -263,12 +287,12 @@ mod tests {
 
     #[test]
     fn an_id_tells_when_and_of_whom() {
-        for (millis, topic, chance) in [
+        for (millis, source, chance) in [
             (0, 0, 0),
             (1_893_553_445_006, 1, 0x0155_5555),
             ((1 << 48) - 1, u32::MAX, (1 << 26) - 1),
         ] {
-            let id = BlobId::new(Timestamp::from_millis(millis), TopicId(topic), chance);
+            let id = BlobId::new(Timestamp::from_millis(millis), LetterSource(source), chance);
             let uuid = id.uuid(&STORE);
             assert_eq!(uuid.as_bytes()[14], b'8', "{uuid}");
             assert!(b"89ab".contains(&uuid.as_bytes()[19]), "{uuid}");
@@ -282,13 +306,31 @@ mod tests {
                 assert_ne!(BlobId::parse(&other, &STORE), Some(id));
             }
         }
-        let too_much = BlobId::new(Timestamp::ZERO, TopicId(1), u32::MAX);
+        let too_much = BlobId::new(Timestamp::ZERO, LetterSource(1), u32::MAX);
         assert_eq!(too_much.chance, (1 << 26) - 1);
         assert_eq!(
             BlobId::parse("1b4e28ba-2fa1-41d2-883f-0016d3cca427", &STORE),
             None
         );
         assert_eq!(BlobId::parse("x", &STORE), None);
+    }
+
+    /// ED-078: names of domain topics have no case.
+    #[test]
+    fn topics_of_a_domain_are_told_apart() {
+        let of = |domain, name: &str| {
+            LetterSource::of_domain_topic(TopicId(domain), &name.parse().unwrap(), &STORE)
+        };
+        assert_eq!(of(1, "foo"), of(1, "Foo"));
+        let others = [
+            of(1, "bar"),
+            of(2, "foo"),
+            LetterSource::of_topic(TopicId(1)),
+        ];
+        assert!(others.iter().all(|other| *other != of(1, "foo")));
+        let other_store =
+            LetterSource::of_domain_topic(TopicId(1), &"foo".parse().unwrap(), &[8; 16]);
+        assert_ne!(of(1, "foo"), other_store);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, after_failed_write};
+use hedgerow_core::dead_letter::{AfterFailedWrite, FailedWrite, LetterSource, after_failed_write};
 use hedgerow_core::limits;
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::ContainerPath;
@@ -17,6 +17,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_io::chance;
 use hedgerow_io::dead_letter::{DeadLetterError, DeadLetterStore};
 use hedgerow_store::StoreError;
+use hedgerow_store::catalog::Subscription;
 use hedgerow_store::history::{HistoryKind, HistoryNext, HistoryRecord};
 use hedgerow_store::record::{
     Dead, DeadThen, DropReason, Owed, PackedEvents, PendingDeadLetter, PendingWrite, Record,
@@ -176,8 +177,21 @@ impl Engine {
         Ok(())
     }
 
+    /// What a subscription is for, as the blobs of its dead letters tell it.
+    pub(super) fn letter_source(&self, found: &Subscription) -> LetterSource {
+        let store_id = &self.context.store_id;
+        match &found.domain_topic {
+            None => LetterSource::of_topic(found.topic),
+            Some(name) => LetterSource::of_domain_topic(found.topic, name, store_id),
+        }
+    }
+
     fn write_letters_of(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         let now = self.now();
+        let Some(found) = self.view.catalog().subscription(id) else {
+            return Ok(());
+        };
+        let source = self.letter_source(found);
         let Some(runner) = self.runners.get_mut(&id) else {
             return Ok(());
         };
@@ -197,6 +211,7 @@ impl Engine {
         let job = LetterJob {
             subscription: id,
             topic: runner.topic,
+            source,
             plan: Arc::clone(&runner.plan),
             letters,
             extra_members: self.settings.dead_letter_members_of(runner.plan.profile),

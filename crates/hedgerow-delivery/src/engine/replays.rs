@@ -239,12 +239,12 @@ impl Engine {
             return Err(CommandError::Conflict(message));
         };
         let mut others = catalog.subscriptions();
-        let is_only_of_name =
-            !others.any(|other| other.name == found.name && other.topic != found.topic);
+        let is_only_of_name = !others.any(|other| other.name == found.name && other.id != found.id);
         Ok(LetterShelf {
             store: self.letter_writes.store(),
             store_id: self.context.store_id,
             topic: topic.id,
+            source: self.letter_source(found),
             topic_name: topic.name.to_string(),
             topic_path: path_of_topic(topic),
             is_domain: topic.is_domain(),

@@ -153,3 +153,54 @@ async fn a_replay_keeps_the_domain_topic() {
         }
     }
 }
+
+/// FC-26: a subscription of a domain and one of a topic of it may have one name. Neither is shown, or delivered again, what the other
+/// could not deliver.
+#[tokio::test(start_paused = true)]
+async fn a_domain_and_its_topic_keep_the_dead_letters_of_one_name_apart() {
+    let domain = TopicSpec::check_domain(&json!({})).unwrap().spec;
+    let scene = Scene::with(settings_without_probation(), domain).await;
+    let (world, handle) = (&scene.world, &scene.world.handle);
+    let sources = ["orders", "orders/topics/foo", "orders/topics/bar"];
+    for source in sources {
+        let declared = lettered();
+        world.subscribe(source, "the-sub", declared).await.unwrap();
+    }
+    for (id, topic) in [("f", "\"Foo\""), ("b", "\"bar\"")] {
+        let event = Event {
+            extensions: vec![(DOMAIN_TOPIC.into(), topic.into())],
+            ..event(id)
+        };
+        world.publish_event(scene.topic, &event).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let mut all = Vec::new();
+    for (source, ids) in sources
+        .into_iter()
+        .zip([vec!["f", "b"], vec!["f"], vec!["b"]])
+    {
+        let letters = handle.written_letters(source.to_owned(), "the-sub".to_owned(), None, 10);
+        let blobs = letters.await.unwrap().blobs;
+        let mut found = Vec::new();
+        for blob in blobs {
+            let (of, uuid) = (source.to_owned(), blob.uuid.clone());
+            let records = handle.written_records(of, "the-sub".to_owned(), uuid).await;
+            for record in records.unwrap().records {
+                let record: Value = serde_json::from_str(&record).unwrap();
+                found.push(record["id"].as_str().unwrap().to_owned());
+            }
+            all.push((source, blob.uuid));
+        }
+        assert_eq!(found, ids, "{source}");
+    }
+    for (source, uuid) in &all {
+        for other in sources.into_iter().filter(|other| other != source) {
+            let read = handle.written_records(other.to_owned(), "the-sub".to_owned(), uuid.clone());
+            assert!(read.await.is_err(), "{other} reads what is of {source}");
+        }
+    }
+    scene.heal();
+    let before = world.seen().len();
+    scene.replay(json!({})).await;
+    assert_eq!(world.seen().len() - before, 2, "the domain's own two");
+}
