@@ -209,6 +209,8 @@ enum Pause {
     Ended,
     /// It is tried again.
     Problem(String),
+    /// The log takes no request of so many bytes: fewer events belong to a step.
+    TooLarge,
 }
 
 /// The task of a replay. `former` is the one before, which has to end first.
@@ -228,6 +230,7 @@ pub(crate) async fn run(handle: EngineHandle, id: u32, stop: Stop, former: Optio
             is_noted: true,
             noted_at: Instant::now(),
             next_at: Instant::now(),
+            step_events_max: limits::REPLAY_STEP_EVENTS_MAX as u32,
             has_problem: order.has_problem,
             order: &order,
             handle: &handle,
@@ -239,7 +242,8 @@ pub(crate) async fn run(handle: EngineHandle, id: u32, stop: Stop, former: Optio
                 let _ = handle.ask(complete).await;
                 return;
             }
-            Err(Pause::Ended) => return,
+            // A step of several is divided where it is taken, and one of a single event is a problem.
+            Err(Pause::Ended | Pause::TooLarge) => return,
             Err(Pause::Problem(problem)) => {
                 tracing::warn!(
                     replay = id,
@@ -275,6 +279,8 @@ struct Task<'a> {
     noted_at: Instant,
     /// When the next step may be taken.
     next_at: Instant,
+    /// Events of one step: fewer where the log's segments are too small for so many of these.
+    step_events_max: u32,
     has_problem: bool,
 }
 
@@ -344,8 +350,9 @@ impl Task<'_> {
         let filter = Filter::new(&self.spec().filter, self.order.rules);
         let mut at = from.min(records.len());
         while at < records.len() {
-            let mut step = Step::default();
-            while at < records.len() && !step.is_full(self.spec().events_per_second) {
+            let (mut step, begin) = (Step::default(), at);
+            let events_max = self.step_events_max.min(self.spec().events_per_second);
+            while at < records.len() && !step.is_full(events_max) {
                 let record = read::record(
                     records[at],
                     letters.input,
@@ -365,7 +372,14 @@ impl Task<'_> {
                     Ok(_) | Err(_) => {}
                 }
             }
-            self.take(step, blob, at).await?;
+            let count = step.count;
+            match self.take(step, blob, at).await {
+                Err(Pause::TooLarge) => {
+                    self.step_events_max = count / 2;
+                    at = begin;
+                }
+                taken => taken?,
+            }
         }
         self.counts.blobs += 1;
         self.passed(blob).await
@@ -445,6 +459,9 @@ impl Task<'_> {
                     wait(ROOM_AGAIN_AFTER, self.stop).await;
                 }
                 Err(StoreError::Closed | StoreError::Fenced { .. }) => return Err(Pause::Ended),
+                Err(StoreError::TooLarge { .. }) if events.count() > 1 => {
+                    return Err(Pause::TooLarge);
+                }
                 Err(error) => return Err(Pause::Problem(error.to_string())),
             }
         }
@@ -514,9 +531,8 @@ struct Step {
 
 impl Step {
     /// Whether no further event belongs to it.
-    fn is_full(&self, per_second: u32) -> bool {
-        let count_max = per_second.min(limits::REPLAY_STEP_EVENTS_MAX as u32);
-        self.count >= count_max || self.bytes >= limits::REPLAY_STEP_BYTES_MAX
+    const fn is_full(&self, events_max: u32) -> bool {
+        self.count >= events_max || self.bytes >= limits::REPLAY_STEP_BYTES_MAX
     }
 
     fn push(&mut self, letter: ReadLetter<'_>, uuid: &str, order: &ReplayOrder) {

@@ -53,6 +53,8 @@ struct Inner {
     is_held: bool,
     /// How many bytes records other than events may take from now on, if that is bounded, and how many they took since.
     record_room: Option<(u64, u64)>,
+    /// The longest request that is taken.
+    request_bytes_max: usize,
     /// `None` once the store is closed.
     durable: Option<watch::Sender<Mark>>,
 }
@@ -78,6 +80,7 @@ impl MemoryStore {
             waiting: Vec::new(),
             is_held: false,
             record_room: None,
+            request_bytes_max: usize::MAX,
             durable: Some(watch::Sender::new(Mark::ZERO)),
         };
         Self {
@@ -128,6 +131,11 @@ impl MemoryStore {
     /// The bytes that such records took since then.
     pub fn record_bytes(&self) -> u64 {
         self.lock().record_room.map_or(0, |(_, taken)| taken)
+    }
+
+    /// From now on no request with more bytes of events is taken, as in a log with small segments.
+    pub fn limit_requests(&self, bytes: usize) {
+        self.lock().request_bytes_max = bytes;
     }
 
     /// Fails as a sync would: what was queued and not durable is gone, every later call is refused.
@@ -334,6 +342,10 @@ impl Inner {
 
 impl Store for MemoryStore {
     fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
+        let (bytes, bytes_max) = (events.len_bytes(), self.lock().request_bytes_max);
+        if bytes > bytes_max {
+            return Err(StoreError::TooLarge { bytes, bytes_max });
+        }
         let (answer, appending) = oneshot::channel();
         self.queue(Waiting::Append(topic, events, answer))?;
         Ok(appending)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hedgerow_core::event::{DOMAIN_TOPIC, Event};
+use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
 use hedgerow_core::spec::{Profile, TopicSpec};
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_dialect::dead_letter::ExtraMembers;
@@ -76,6 +76,39 @@ async fn a_record_is_read_in_the_profile_of_its_topic() {
         let [first, again] = world.seen().try_into().expect(&case);
         assert_eq!(again.body, first.body, "{case}");
     }
+}
+
+/// ED-265: a log with small segments takes no request as long as a step of large events. They are delivered again all the same, fewer
+/// at a time.
+#[tokio::test(start_paused = true)]
+async fn a_step_is_no_longer_than_the_log_takes() {
+    let scene = Scene::with(settings_without_probation(), TopicSpec::default()).await;
+    let world = &scene.world;
+    world
+        .subscribe("orders", "the-sub", lettered())
+        .await
+        .unwrap();
+    let data = format!("\"{}\"", "x".repeat(2_000));
+    let ids: Vec<_> = (0..21).map(|number| format!("e{number}")).collect();
+    for id in &ids {
+        let large = Event {
+            data: Data::Json(data.as_str().into()),
+            ..event(id)
+        };
+        world.publish_event(scene.topic, &large).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    scene.heal();
+    world.limit_requests(8_000);
+    let info = scene.replay(json!({})).await;
+    assert_eq!(info.replay.counts.replayed, 21);
+    let mut again: Vec<_> = scene
+        .replayed()
+        .into_iter()
+        .map(|seen| seen.event_id)
+        .collect();
+    again.sort_by_key(|id| ids.iter().position(|one| one == id));
+    assert_eq!(again, ids, "each once");
 }
 
 /// ED-265 with ED-069 to ED-073: what is replayed of a domain is an event of the same domain topic, for its own subscription and, to the

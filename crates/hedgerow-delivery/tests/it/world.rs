@@ -283,6 +283,11 @@ impl World {
         self.store.limit_records(bytes);
     }
 
+    /// From now on the store takes no request with more bytes of events.
+    pub fn limit_requests(&self, bytes: usize) {
+        self.store.limit_requests(bytes);
+    }
+
     /// What was taken of them.
     pub fn record_bytes(&self) -> u64 {
         self.store.record_bytes()
