@@ -1,11 +1,14 @@
-//! A dead-letter store with moods.
+//! A dead-letter store with moods. What it took it keeps for good, in the order in which it came: that of the names, but for two of
+//! one millisecond, whose names differ by chance.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use hedgerow_core::dead_letter::BlobName;
 use hedgerow_core::spec::ContainerPath;
 use hedgerow_io::dead_letter::{
-    Answered, Blob, BlobQuery, Content, DeadLetterError, DeadLetterStore, Listed,
+    Answered, Blob, BlobQuery, Content, DeadLetterError, DeadLetterStore, FoundBlob, Listed,
 };
 use serde_json::Value;
 
@@ -35,23 +38,71 @@ impl Letters {
                 "dead letters of {}: {ids:?} ({mood:?})",
                 blob.subscription
             ));
-            self.world.oracle().kept_letters(&blob.subscription, &ids);
+            let now = self.world.now();
+            self.world.oracle().kept_letters(now, &blob, ids);
+            self.world.shelf().push(blob);
         }
-        let refused = move |is_not_found| DeadLetterError {
-            message: "simulated".to_owned(),
-            is_not_found,
-            is_full: mood == LetterMood::Full,
-        };
         match mood {
             _ if !is_alive => Box::pin(std::future::pending()),
             LetterMood::Works => Box::pin(async { Ok(()) }),
-            LetterMood::Fails | LetterMood::Full => Box::pin(async move { Err(refused(false)) }),
-            LetterMood::NotFound => Box::pin(async move { Err(refused(true)) }),
+            LetterMood::Fails | LetterMood::Full => {
+                Box::pin(async move { Err(refused(mood, false)) })
+            }
+            LetterMood::NotFound => Box::pin(async move { Err(refused(mood, true)) }),
             LetterMood::Silent | LetterMood::Mute => Box::pin(async move {
                 tokio::time::sleep(SILENCE).await;
-                Err(refused(false))
+                Err(refused(mood, false))
             }),
         }
+    }
+
+    /// Whether what is kept can be read now. A container that is away says so when it is listed; whoever reads cannot tell that
+    /// from a blob that somebody removed, so that it only fails then.
+    async fn is_readable(&self, is_listed: bool) -> Result<(), DeadLetterError> {
+        let mood = self.world.letter_mood();
+        let what = if is_listed { "listed" } else { "read" };
+        self.world
+            .note(format_args!("dead letters are {what} ({mood:?})"));
+        if !self.process.step() {
+            std::future::pending::<()>().await;
+        }
+        match mood {
+            LetterMood::Works | LetterMood::Full => Ok(()),
+            LetterMood::Fails => Err(refused(mood, false)),
+            LetterMood::NotFound => Err(refused(mood, is_listed)),
+            LetterMood::Silent | LetterMood::Mute => {
+                tokio::time::sleep(SILENCE).await;
+                Err(refused(mood, false))
+            }
+        }
+    }
+
+    fn found(&self, query: &BlobQuery) -> Vec<FoundBlob> {
+        let kept = self.world.shelf();
+        let after = query.after.as_ref();
+        let begin = after.and_then(|after| kept.iter().position(|blob| blob.name == *after));
+        let behind = kept.iter().skip(begin.map_or(0, |place| place + 1));
+        let is_it = |blob: &&Blob| {
+            let name = BlobName::parse(&blob.name);
+            blob.container == query.container
+                && name.is_some_and(|name| {
+                    name.is_of(&query.subscription) && query.span.has_of(name.hour)
+                })
+        };
+        let found = behind.filter(is_it).take(query.limit);
+        let found = found.map(|blob| FoundBlob {
+            name: blob.name.clone(),
+            bytes: blob.bytes.len() as u64,
+        });
+        found.collect()
+    }
+}
+
+fn refused(mood: LetterMood, is_not_found: bool) -> DeadLetterError {
+    DeadLetterError {
+        message: "simulated".to_owned(),
+        is_not_found,
+        is_full: mood == LetterMood::Full,
     }
 }
 
@@ -66,11 +117,7 @@ impl DeadLetterStore for Letters {
             if !is_full {
                 return Ok(());
             }
-            Err(DeadLetterError {
-                message: "simulated".to_owned(),
-                is_not_found: false,
-                is_full,
-            })
+            Err(refused(LetterMood::Full, false))
         })
     }
 
@@ -78,14 +125,21 @@ impl DeadLetterStore for Letters {
         format!("simulated:///{}/{name}", container.as_str())
     }
 
-    /// Nothing: nobody replays here.
-    fn list(&self, _: BlobQuery) -> Listed<'_> {
-        Box::pin(async { Ok(Vec::new()) })
+    fn list(&self, query: BlobQuery) -> Listed<'_> {
+        Box::pin(async move {
+            self.is_readable(true).await?;
+            Ok(self.found(&query))
+        })
     }
 
-    fn read(&self, _: ContainerPath, name: String) -> Content<'_> {
+    fn read(&self, container: ContainerPath, name: String) -> Content<'_> {
         Box::pin(async move {
-            Err(DeadLetterError {
+            self.is_readable(false).await?;
+            let kept = self.world.shelf();
+            let mut blobs = kept.iter();
+            let found = blobs.find(|blob| blob.container == container && blob.name == name);
+            let found = found.map(|blob| Bytes::from(blob.bytes.clone()));
+            found.ok_or_else(|| DeadLetterError {
                 message: format!("{name} is not kept here"),
                 is_not_found: true,
                 is_full: false,

@@ -1,5 +1,7 @@
 //! What the log says, in plain maps: each record is one small change. Nothing is cached, layered or coalesced.
 
+mod catalog;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -7,9 +9,9 @@ use hedgerow_core::event::{Data, Event};
 use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
-use hedgerow_core::spec::SubscriptionSpec;
+use hedgerow_core::spec::{ReplaySpec, SubscriptionSpec};
 use hedgerow_core::time::Timestamp;
-use hedgerow_store::catalog::Change;
+use hedgerow_store::catalog::ReplayState;
 use hedgerow_store::record::{Dead, DeadThen, Divided, Events, Record, unpack_event};
 use serde_json::Value;
 
@@ -20,6 +22,18 @@ pub struct Model {
     pub subscriptions: BTreeMap<SubscriptionId, Subscription>,
     /// Delayed delivery, by endpoint.
     pub windows: BTreeMap<String, Window>,
+    pub replays: BTreeMap<u32, Replay>,
+}
+
+/// Dead letters that are delivered again.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    pub subscription: SubscriptionId,
+    pub spec: ReplaySpec,
+    pub created: Timestamp,
+    pub state: ReplayState,
+    /// How often it was begun, stopped and resumed.
+    pub sets: u32,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -36,10 +50,14 @@ pub struct Known {
     /// What it can be ordered by: its subject, and its key in the data.
     pub subject: Option<String>,
     pub data_key: Option<String>,
+    /// The UUID of the dead letter that it is delivered again of.
+    pub letter: Option<String>,
+    /// The one subscription that it is for then, whatever it wants otherwise.
+    pub only: Option<SubscriptionId>,
 }
 
 impl Known {
-    fn of(event: &Event<'_>) -> Self {
+    pub fn of(event: &Event<'_>) -> Self {
         let data = match &event.data {
             Data::Json(json) => serde_json::from_str(json).unwrap_or_default(),
             _ => Value::Null,
@@ -55,12 +73,15 @@ impl Known {
             event_type: event.event_type.clone().into_owned(),
             subject: event.subject.clone().map(Cow::into_owned),
             data_key,
+            letter: event.replay_of().map(str::to_owned),
+            only: event.replayed_to(),
         }
     }
 }
 
 #[derive(Debug, Clone)]
 pub struct Subscription {
+    pub id: SubscriptionId,
     pub name: String,
     pub topic: TopicId,
     pub spec: SubscriptionSpec,
@@ -324,80 +345,6 @@ impl Model {
                 self.windows.remove(&endpoint);
             }
             _ => {}
-        }
-    }
-
-    /// The next change of the catalog, in the log's order.
-    pub fn fold_change(&mut self, change: &Change) {
-        match change {
-            Change::TopicCreated { id, .. } => drop(self.topics.insert(*id, Topic::default())),
-            Change::SubscriptionCreated {
-                id,
-                topic,
-                name,
-                spec,
-                ..
-            } => {
-                let from_seq = self.topics[topic].events.len() as u64 + 1;
-                let subscription = Subscription {
-                    name: name.as_str().to_owned(),
-                    topic: *topic,
-                    from_seq,
-                    purged_to: 0,
-                    looked_to: from_seq,
-                    is_paused: false,
-                    probation: None,
-                    trial: None,
-                    generation: 0,
-                    row: None,
-                    deliveries: BTreeMap::new(),
-                    counts: Counts::default(),
-                    attempts_allowed: (u16::MAX, 0),
-                    minutes_allowed: (u64::MAX, 0),
-                    spec: (**spec).clone(),
-                };
-                self.subscriptions.insert(*id, subscription);
-                self.note_limits(*id, spec);
-            }
-            Change::SubscriptionUpdated { id, spec, .. } => {
-                self.note_limits(*id, spec);
-                if let Some(subscription) = self.subscriptions.get_mut(id) {
-                    subscription.spec = (**spec).clone();
-                }
-            }
-            Change::SubscriptionPaused { id, is_paused, .. } => {
-                if let Some(subscription) = self.subscriptions.get_mut(id) {
-                    subscription.is_paused = *is_paused;
-                }
-            }
-            Change::SubscriptionReset { id } => {
-                if let Some(subscription) = self.subscriptions.get_mut(id) {
-                    subscription.probation = None;
-                    subscription.trial = None;
-                    subscription.row = None;
-                    let endpoint = subscription.spec.destination.endpoint();
-                    self.windows.remove(endpoint);
-                }
-            }
-            // Up to here, whether it was read or not.
-            Change::SubscriptionPurged { id, .. } => {
-                if let Some(subscription) = self.subscriptions.get_mut(id) {
-                    let events = &self.topics[&subscription.topic].events;
-                    subscription.purged_to = events.len() as u64 + 1;
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn note_limits(&mut self, id: SubscriptionId, spec: &SubscriptionSpec) {
-        if let Some(subscription) = self.subscriptions.get_mut(&id) {
-            let attempts = spec.retry_policy.max_delivery_attempts;
-            let minutes = spec.retry_policy.event_time_to_live.as_secs() / 60;
-            let (least, most) = subscription.attempts_allowed;
-            subscription.attempts_allowed = (least.min(attempts), most.max(attempts));
-            let (least, most) = subscription.minutes_allowed;
-            subscription.minutes_allowed = (least.min(minutes), most.max(minutes));
         }
     }
 

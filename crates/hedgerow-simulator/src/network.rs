@@ -106,6 +106,8 @@ struct Asked {
     /// Whose it is.
     subscription: String,
     count: Option<u16>,
+    /// The dead letter that it is delivered again of.
+    letter: Option<String>,
     ids: Vec<String>,
     is_array: bool,
     /// Bytes of the body.
@@ -181,6 +183,7 @@ impl Receiver {
         Some(Asked {
             subscription: subscription.to_owned(),
             count: header("aeg-delivery-count").and_then(|count| count.parse().ok()),
+            letter: header("hedgerow-replay-of"),
             ids: ids_in(&bytes[head_len..head_len + body_len]),
             is_array: bytes[head_len..].first() == Some(&b'['),
             bytes: body_len,
@@ -219,6 +222,7 @@ impl Receiver {
             subscription,
             ids,
             count: *count,
+            letter: asked.letter.as_deref(),
             is_array: asked.is_array,
             bytes: asked.bytes,
             subject: asked.subject.as_deref(),

@@ -5,6 +5,7 @@
 //! | a record is queued | the rules of the specification and what receivers did (`oracle/records.rs`) |
 //! | a request arrives | what was begun (`oracle/wire.rs`) |
 //! | records are durable | the model of the log |
+//! | dead letters are delivered again | what was kept, and what an operator was told (`oracle/replays.rs`) |
 //! | the store is opened again | what was durable: all of it is there, and the view says the same (`oracle/store.rs`) |
 //! | it is quiet at last | every accepted event has its one end for everybody who wants it (`oracle/ending.rs`) |
 
@@ -14,6 +15,7 @@ mod exchanges;
 mod limits;
 mod order;
 mod records;
+mod replays;
 mod store;
 mod tally;
 mod wire;
@@ -29,9 +31,10 @@ use hedgerow_store::secrets::Secrets;
 use hedgerow_store::{Appended, Group};
 
 pub use self::exchanges::{Exchange, Place};
+use self::replays::Replays;
 pub use self::tally::Tally;
 pub use self::wire::{Arrival, Reply};
-use crate::model::Model;
+use crate::model::{Known, Model};
 
 /// What is known.
 #[derive(Default)]
@@ -48,8 +51,8 @@ pub struct Oracle {
     last_mark: Mark,
     /// What publishers were told.
     accepted: BTreeMap<String, Appended>,
-    /// Where each event stands.
-    places: BTreeMap<String, Position>,
+    /// Where the events of each id stand: the one that was published, and those that are it again.
+    places: BTreeMap<String, Vec<Position>>,
     subscriptions: BTreeMap<String, SubscriptionId>,
     /// Every request that was begun, in the order of their beginnings.
     exchanges: Vec<Exchange>,
@@ -57,6 +60,7 @@ pub struct Oracle {
     exchanges_of: BTreeMap<(SubscriptionId, u64), Vec<usize>>,
     /// How often the dead-letter store kept an event, by subscription and event.
     letters: BTreeMap<(String, String), u64>,
+    replays: Replays,
     has_jitter: bool,
     /// What is wrong, if something is.
     violation: Option<String>,
@@ -122,9 +126,10 @@ impl Oracle {
                     let ids = known[events.first_seq as usize - 1..].iter();
                     for (event, seq) in ids.zip(events.first_seq..) {
                         let topic = events.topic;
-                        self.places
-                            .insert(event.id.clone(), Position { topic, seq });
+                        let places = self.places.entry(event.id.clone()).or_default();
+                        places.push(Position { topic, seq });
                     }
+                    self.judge_replayed(events);
                 }
                 _ => self.durable.fold(record),
             }
@@ -145,19 +150,14 @@ impl Oracle {
         }
     }
 
-    /// The dead-letter store keeps these events.
-    pub fn kept_letters(&mut self, subscription: &str, ids: &[String]) {
-        for id in ids {
-            let key = (subscription.to_owned(), id.clone());
-            *self.letters.entry(key).or_default() += 1;
-        }
+    fn event(&self, id: SubscriptionId, seq: u64) -> Option<&Known> {
+        let topic = self.durable.subscriptions.get(&id)?.topic;
+        let events = &self.durable.topics.get(&topic)?.events;
+        events.get(seq as usize - 1)
     }
 
     fn event_id(&self, id: SubscriptionId, seq: u64) -> &str {
-        let topic = self.durable.subscriptions.get(&id);
-        let topic = topic.and_then(|subscription| self.durable.topics.get(&subscription.topic));
-        let event = topic.and_then(|topic| topic.events.get(seq as usize - 1));
-        event.map_or("?", |event| &event.id)
+        self.event(id, seq).map_or("?", |event| &event.id)
     }
 
     fn name(&self, id: SubscriptionId, seq: u64) -> String {

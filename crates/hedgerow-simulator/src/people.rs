@@ -1,5 +1,7 @@
 //! Publishers and operators.
 
+mod acts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +12,9 @@ use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_store::Store;
 use hedgerow_store::record::PackedEvents;
 
+pub use self::acts::{operate, resume_all};
 use crate::dice::Dice;
-use crate::plan::{Act, EVENT_TYPES, Publication, SubscriptionPlan};
+use crate::plan::{EVENT_TYPES, Publication, SubscriptionPlan};
 use crate::world::World;
 
 /// How long somebody who was not served waits before the next try.
@@ -139,77 +142,4 @@ fn texts_of(seed: u64, id: &str, bytes: usize) -> (String, String) {
         subject,
         format!(r#"{{"order": {{"key": {key}}}, "text": "{text}"}}"#),
     )
-}
-
-/// Does what operators do.
-pub async fn operate(world: Arc<World>) {
-    for (at, act) in &world.plan.acts {
-        world.sleep_until(*at).await;
-        for _ in 0..TRIES {
-            let outcome = perform(&world, *act).await;
-            world.note(format_args!("{act:?}: {outcome:?}"));
-            if outcome.is_ok() {
-                break;
-            }
-            tokio::time::sleep(AGAIN).await;
-        }
-    }
-}
-
-/// Ends every pause: what is held by one never ends by itself.
-pub async fn resume_all(world: &Arc<World>) -> Result<(), String> {
-    for whose in 0..world.plan.subscriptions.len() {
-        perform(world, Act::Resume(whose)).await?;
-    }
-    Ok(())
-}
-
-async fn perform(world: &Arc<World>, act: Act) -> Result<(), String> {
-    let front = world.front().ok_or("nobody serves")?;
-    let names = |whose: usize| {
-        let plan = &world.plan.subscriptions[whose];
-        (world.plan.topics[plan.topic].clone(), plan.name.clone())
-    };
-    let pause = async |whose: usize, is_paused: bool| {
-        let (topic, name) = names(whose);
-        let asked = front.handle.ask(|answer| Command::PauseSubscription {
-            topic,
-            name,
-            is_paused,
-            answer,
-        });
-        asked.await.map(drop)
-    };
-    let done = match act {
-        Act::Pause(whose) => pause(whose, true).await,
-        Act::Resume(whose) => pause(whose, false).await,
-        Act::Reset(whose) => {
-            let (topic, name) = names(whose);
-            let asked = front.handle.ask(|answer| Command::ResetSubscription {
-                topic,
-                name,
-                answer,
-            });
-            asked.await.map(drop)
-        }
-        Act::Purge(whose) => {
-            let (topic, name) = names(whose);
-            let asked = front.handle.ask(|answer| Command::PurgeSubscription {
-                topic,
-                name,
-                answer,
-            });
-            asked.await.map(drop)
-        }
-        Act::Limits(whose, attempts, minutes) => {
-            let plan = &world.plan.subscriptions[whose];
-            let mut json = plan.json.clone();
-            json["retryPolicy"] = serde_json::json!({
-                "maxDeliveryAttempts": attempts,
-                "eventTimeToLiveInMinutes": minutes,
-            });
-            return put(world, plan, &json).await;
-        }
-    };
-    done.map_err(|error| error.to_string())
 }

@@ -1,12 +1,21 @@
 //! What a seed means: what is declared, what is published when, how every receiver feels at every time, and what breaks.
 
+mod acts;
+mod endpoints;
+mod subscriptions;
+
 use std::time::Duration;
 
 use hedgerow_core::retry::Jitter;
+use hedgerow_delivery::replay::ReplaySteer;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_store::log::LogOptions;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::acts::acts;
+use self::endpoints::endpoint;
+pub use self::endpoints::mood;
+use self::subscriptions::subscription;
 use crate::dice::Dice;
 
 /// The types that events have.
@@ -164,6 +173,22 @@ pub enum Act {
     /// Declares the subscription again with other limits.
     Limits(usize, u16, u32),
     Purge(usize),
+    /// Has its dead letters delivered again.
+    Replay(usize, ReplayPlan),
+    /// Stops the replay of its dead letters that is under way, lets it go on, or ends it.
+    Steer(usize, ReplaySteer),
+}
+
+/// Which dead letters, to whom and how fast.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayPlan {
+    pub per_second: u32,
+    pub to_topic: bool,
+    /// Only those that were written so lately.
+    pub within: Option<Duration>,
+    /// Only those of the newest blob.
+    pub only_newest: bool,
+    pub is_dry_run: bool,
 }
 
 impl Plan {
@@ -180,7 +205,7 @@ impl Plan {
         let subscriptions: Vec<SubscriptionPlan> = (0..dice.between(1..=6))
             .map(|n| subscription(seed, n, topics.len(), &endpoints))
             .collect();
-        let acts = acts(seed, faults, subscriptions.len());
+        let acts = acts(seed, faults, &subscriptions);
         Self {
             seed,
             faults,
@@ -240,170 +265,6 @@ fn log(seed: u64) -> LogOptions {
         queue_bytes_max: 1 << 20,
         zeroed_segments: 1,
         free_segments_max: 4,
-    }
-}
-
-fn endpoint(seed: u64, number: u64, faults: Duration) -> EndpointPlan {
-    let mut dice = Dice::of(&[seed, 5, number]);
-    let mut moods = Vec::new();
-    let mut at = Duration::ZERO;
-    // Some are hardly ever well.
-    let health = dice.pick(&[80, 50, 50, 20, 5]);
-    while at < faults {
-        let mood = if dice.percent(health) {
-            Mood::Well
-        } else {
-            mood(&mut dice)
-        };
-        let span = dice.pick(&[10, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR]);
-        at = faults.min(at + dice.seconds(1..=span));
-        moods.push((at, mood));
-    }
-    let mut dice = Dice::of(&[seed, 13, number]);
-    EndpointPlan {
-        host: format!("host{number}.example"),
-        moods,
-        events_max: dice.pick(&[None, None, None, Some(1), Some(2), Some(6)]),
-        poisoned: dice.pick(&[0, 0, 0, 0, 3, 20]),
-    }
-}
-
-/// Anything but well.
-pub fn mood(dice: &mut Dice) -> Mood {
-    match dice.between(0..=19) {
-        0..=3 => {
-            let status = dice.pick(&[500, 502, 404, 408, 410, 302, 205, 409, 599]);
-            Mood::Status(status, dice.pick(&[100, 100, 50, 90]))
-        }
-        4 => Mood::Status(dice.pick(&[400, 401, 403, 413]), dice.pick(&[100, 10])),
-        5 | 6 => Mood::Later(
-            dice.pick(&[429, 503]),
-            dice.pick(&[0, 7, 60, 3_600, 100_000]),
-        ),
-        7 | 8 => Mood::Silent,
-        9 => Mood::Slow(dice.pick(&[2, 40, 170, 181, 200])),
-        10 => Mood::Edge,
-        11 | 12 => Mood::Resets,
-        13 => Mood::Refuses,
-        14 => Mood::Nameless,
-        15 => Mood::Unreachable,
-        16 => Mood::Untrusted,
-        17 => Mood::Babbles,
-        18 => Mood::SlowBody,
-        _ => Mood::Any,
-    }
-}
-
-fn subscription(
-    seed: u64,
-    number: u64,
-    topics: usize,
-    endpoints: &[EndpointPlan],
-) -> SubscriptionPlan {
-    let mut dice = Dice::of(&[seed, 6, number]);
-    let name = format!("sub{number}");
-    let topic = dice.between(0..=topics as u64 - 1) as usize;
-    let endpoint = dice.between(0..=endpoints.len() as u64 - 1) as usize;
-    let host = &endpoints[endpoint].host;
-    let mut json = json!({
-        "destination": {"endpointType": "WebHook",
-            "properties": {"endpointUrl": format!("https://{host}/hook?code={name}")}},
-        "retryPolicy": {
-            "maxDeliveryAttempts": dice.pick(&[30, 30, 30, 1, 2, 4, 8]),
-            "eventTimeToLiveInMinutes": dice.pick(&[1440, 1440, 1, 2, 10, 60, 240]),
-        },
-        "responseTimeoutSeconds": dice.pick(&[30, 30, 30, 1, 5, 100, 179, 180, 300]),
-        "eventDeliverySchema": dice.pick(&["EventGridSchema", "EventGridSchema", "CloudEventSchemaV1_0"]),
-        "probation": {
-            "threshold": dice.pick(&[3, 3, 3, 1, 2, 10]),
-            "deadLetterOnClientError": dice.percent(10),
-        },
-        "delayedDelivery": {
-            "enabled": dice.percent(70),
-            "events": dice.pick(&[10, 10, 1, 3]),
-            "firstWindow": dice.pick(&[60, 60, 5]),
-            "maxWindow": dice.pick(&[14_400, 600]),
-        },
-    });
-    if dice.percent(50) {
-        json["deadLetterDestination"] =
-            json!({"endpointType": "LocalDirectory", "properties": {"path": name}});
-        json["deadLetter"] = json!({
-            "delay": dice.pick(&[300, 300, 0, 3_600]),
-            "maxUnavailable": dice.pick(&[14_400, 14_400, 600, 0]),
-            "dropIfNotFound": dice.percent(20),
-        });
-    }
-    if dice.percent(15) {
-        json["retry"] = dice.pick_value(&[
-            json!({"retriableStatuses": [400, 401]}),
-            json!({"finalStatuses": [500, 404]}),
-            json!({"retriableStatuses": [403, 413]}),
-        ]);
-    }
-    let wants: Vec<&'static str> = match dice.between(0..=3) {
-        0 => vec![EVENT_TYPES[0]],
-        1 => EVENT_TYPES[1..].to_vec(),
-        _ => Vec::new(),
-    };
-    if !wants.is_empty() {
-        json["filter"] = json!({"includedEventTypes": wants});
-    }
-    batch(seed, number, &mut json);
-    ordering(seed, number, &mut json);
-    extras(seed, number, &mut json);
-    SubscriptionPlan { name, topic, json }
-}
-
-/// Some subscriptions want their events together.
-fn batch(seed: u64, number: u64, json: &mut Value) {
-    let mut dice = Dice::of(&[seed, 14, number]);
-    if !dice.percent(45) {
-        return;
-    }
-    let properties = &mut json["destination"]["properties"];
-    let is_by_size = dice.percent(40);
-    if is_by_size {
-        properties["preferredBatchSizeInKilobytes"] = dice.pick(&[1, 1, 2, 4, 64]).into();
-    }
-    if !is_by_size || dice.percent(60) {
-        properties["maxEventsPerBatch"] = dice.pick(&[1, 2, 3, 5, 10, 100]).into();
-    }
-    json["batch"] = json!({
-        "isolateOnFinal": dice.percent(40),
-        "splitOn413": dice.percent(60),
-        "perEntryAcknowledgement": dice.percent(50),
-    });
-}
-
-/// Some subscriptions want the events of a key one after the other.
-fn ordering(seed: u64, number: u64, json: &mut Value) {
-    let mut dice = Dice::of(&[seed, 15, number]);
-    if dice.percent(30) {
-        json["ordering"] = json!({
-            "key": dice.pick(&["subject", "data.order.key"]),
-            "onFailure": dice.pick(&["skip", "skip", "block"]),
-        });
-    }
-}
-
-/// Some subscriptions have headers of their own, signatures, or limits.
-fn extras(seed: u64, number: u64, json: &mut Value) {
-    let mut dice = Dice::of(&[seed, 16, number]);
-    if dice.percent(25) {
-        json["signing"] = json!({ "secret": SIGNING_SECRET });
-    }
-    let properties = &mut json["destination"]["properties"];
-    if dice.percent(25) {
-        properties["deliveryAttributeMappings"] = json!([
-            {"name": SUBJECT_HEADER, "type": "Dynamic", "properties": {"sourceField": "subject"}},
-        ]);
-    }
-    if dice.percent(25) {
-        properties["maxConcurrency"] = dice.pick(&[1, 2, 5]).into();
-    }
-    if dice.percent(20) {
-        properties["maxRequestsPerSecond"] = dice.pick(&[1, 2, 10]).into();
     }
 }
 
@@ -524,30 +385,6 @@ fn clock_steps(seed: u64, faults: Duration) -> Vec<(Duration, i64)> {
     steps
 }
 
-fn acts(seed: u64, faults: Duration, subscriptions: usize) -> Vec<(Duration, Act)> {
-    let mut dice = Dice::of(&[seed, 11]);
-    let mut acts = Vec::new();
-    for _ in 0..dice.pick(&[0, 0, 2, 6]) {
-        let at = dice.millis(0..=faults.as_millis() as u64);
-        let whose = dice.between(0..=subscriptions as u64 - 1) as usize;
-        match dice.between(0..=9) {
-            0..=3 => {
-                let resumed = at + dice.seconds(1..=dice.clone().pick(&[10, HOUR, 12 * HOUR]));
-                acts.push((at, Act::Pause(whose)));
-                acts.push((resumed.min(faults), Act::Resume(whose)));
-            }
-            4..=6 => acts.push((at, Act::Reset(whose))),
-            7 => acts.push((at, Act::Purge(whose))),
-            _ => {
-                let attempts = dice.pick(&[30, 1, 3, 11]);
-                acts.push((at, Act::Limits(whose, attempts, dice.pick(&[1440, 1, 60]))));
-            }
-        }
-    }
-    acts.sort_by_key(|(at, _)| *at);
-    acts
-}
-
 /// Seconds, said briefly.
 trait Seconds {
     fn seconds(self) -> Duration;
@@ -556,11 +393,5 @@ trait Seconds {
 impl Seconds for u64 {
     fn seconds(self) -> Duration {
         Duration::from_secs(self)
-    }
-}
-
-impl Dice {
-    fn pick_value(&mut self, among: &[Value]) -> Value {
-        among[(self.draw() % among.len() as u64) as usize].clone()
     }
 }

@@ -94,14 +94,16 @@ impl WatchedStore {
 impl Store for WatchedStore {
     fn append(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
         self.check()?;
-        let appending = self.log.append(topic, events)?;
+        let appending = self.log.append(topic, events.clone())?;
+        self.world.oracle().appending(&events);
         self.queued.notify_one();
         Ok(appending)
     }
 
     fn append_own(&self, topic: TopicId, events: PackedEvents) -> Result<Appending, StoreError> {
         self.check()?;
-        let appending = self.log.append_own(topic, events)?;
+        let appending = self.log.append_own(topic, events.clone())?;
+        self.world.oracle().appending(&events);
         self.queued.notify_one();
         Ok(appending)
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::EngineHandle;
 use hedgerow_io::clock::{Clock, SteppedClock};
+use hedgerow_io::dead_letter::Blob;
 use hedgerow_io::http::Client;
-
 use hedgerow_store::disk::faulty::FaultyDisk;
 
 use crate::oracle::Oracle;
@@ -26,6 +26,8 @@ pub struct World {
     begun: tokio::time::Instant,
     trace: Mutex<Trace>,
     oracle: Mutex<Oracle>,
+    /// What the dead-letter store keeps.
+    shelf: Mutex<Vec<Blob>>,
     /// Who takes publications and questions now, if anybody does.
     front: Mutex<Option<Front>>,
     /// Connections so far, by host.
@@ -54,6 +56,7 @@ impl World {
             begun: tokio::time::Instant::now(),
             trace: Mutex::new(Trace::new(is_printed)),
             oracle: Mutex::new(Oracle::new(has_jitter)),
+            shelf: Mutex::default(),
             front: Mutex::default(),
             connections: Mutex::default(),
             is_calm: AtomicBool::new(false),
@@ -88,6 +91,10 @@ impl World {
 
     pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
         lock(&self.oracle)
+    }
+
+    pub fn shelf(&self) -> MutexGuard<'_, Vec<Blob>> {
+        lock(&self.shelf)
     }
 
     /// Who serves now.

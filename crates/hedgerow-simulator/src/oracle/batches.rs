@@ -77,6 +77,9 @@ impl Oracle {
         let Some(exchange) = self.exchanges_of(id, first).next() else {
             return Some("it was never begun".to_owned());
         };
+        if exchange.is_unclear {
+            return None;
+        }
         let Some((status, answered)) = exchange.answered else {
             return Some("nobody answered it".to_owned());
         };
@@ -151,6 +154,9 @@ impl Oracle {
         status: u16,
     ) -> Option<String> {
         let exchange = self.exchanges_of(id, seq).next()?;
+        if self.is_unclear(id, seq) {
+            return None;
+        }
         if rules::is_success(status) && exchange.takes(seq) {
             return Some("it failed, and its receiver took it".to_owned());
         }

@@ -1,24 +1,28 @@
 //! Whether everything has come to its end.
 
 use super::Oracle;
-use crate::model::{State, Subscription};
+use crate::model::{Known, State, Subscription};
 
 impl Subscription {
-    /// Whether its filter takes events of this type.
-    pub fn wants(&self, event_type: &str) -> bool {
+    /// Whether an event is one for it: its filter takes events of this type, or it is delivered again to this one only.
+    pub fn wants(&self, event: &Known) -> bool {
+        if let Some(only) = event.only {
+            return only == self.id;
+        }
         let types = self.spec.filter.included_event_types.as_ref();
-        types.is_none_or(|types| types.iter().any(|one| one.eq_ignore_ascii_case(event_type)))
+        let is_it = |one: &String| one.eq_ignore_ascii_case(&event.event_type);
+        types.is_none_or(|types| types.iter().any(is_it))
     }
 }
 
 impl Oracle {
     /// What has no end yet, at most a few of them; durable things only.
     pub fn unsettled(&self) -> Vec<String> {
-        let mut left = Vec::new();
+        let mut left: Vec<_> = self.open_replays().take(5).collect();
         for (id, subscription) in &self.durable.subscriptions {
             let events = &self.durable.topics[&subscription.topic].events;
             for (event, seq) in events.iter().zip(1..) {
-                let is_owed = seq >= subscription.from_seq && subscription.wants(&event.event_type);
+                let is_owed = seq >= subscription.from_seq && subscription.wants(event);
                 match subscription.deliveries.get(&seq) {
                     Some(delivery) if !delivery.state.is_open() => {}
                     Some(delivery) => {
@@ -50,12 +54,15 @@ impl Oracle {
             self.tally.dropped += counts.dropped;
             for (seq, delivery) in &subscription.deliveries {
                 let mut exchanges = self.exchanges_of(*id, *seq);
-                if delivery.state == State::Delivered && !exchanges.any(|one| one.takes(*seq)) {
+                let is_taken = exchanges.any(|one| one.takes(*seq) || one.is_unclear);
+                if delivery.state == State::Delivered && !is_taken {
                     wrong.push(format!("{} was never delivered", self.name(*id, *seq)));
                 }
             }
         }
-        if let Some(open) = self.exchanges.iter().find(|one| one.is_open()) {
+        wrong.extend(self.wrong_replays());
+        let mut clear = self.exchanges.iter().filter(|one| !one.is_unclear);
+        if let Some(open) = clear.find(|one| one.is_open()) {
             wrong.push(format!("still open: {open:?}"));
         }
         for wrong in wrong {

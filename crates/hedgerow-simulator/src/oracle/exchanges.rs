@@ -6,7 +6,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::record::StartedDelivery;
 use tokio::time::Instant;
 
-use super::Oracle;
+use super::{Arrival, Oracle};
 use crate::rules;
 
 /// A request.
@@ -38,6 +38,8 @@ pub struct Exchange {
     pub is_over: bool,
     /// Whether it counts among the failures in a row.
     pub is_counted: bool,
+    /// Whether its receiver cannot tell it from another request: that of an event which was delivered again twice.
+    pub is_unclear: bool,
 }
 
 /// Where a request stands.
@@ -83,6 +85,7 @@ impl Oracle {
             failed: Vec::new(),
             is_over: false,
             is_counted: false,
+            is_unclear: false,
         });
         for one in deliveries {
             let places = self.exchanges_of.entry((id, one.seq)).or_default();
@@ -111,13 +114,44 @@ impl Oracle {
         self.exchanges.get_mut(place)
     }
 
-    /// The request with these events that was begun and has not arrived yet.
-    pub(super) fn expected(&self, id: SubscriptionId, seqs: &[u64], count: u16) -> Option<Place> {
+    /// The request with these events that was begun and has not arrived yet: the newest of them, if there are several.
+    pub(super) fn expected(&mut self, id: SubscriptionId, arrival: &Arrival<'_>) -> Option<Place> {
+        let topic = self.durable.subscriptions.get(&id)?.topic;
+        let events = &self.durable.topics.get(&topic)?.events;
         let is_it = |one: &Exchange| {
-            let is_new = one.arrived.is_none() && one.count == count;
-            is_new && one.subscription == id && one.seqs == seqs
+            let is_new = one.arrived.is_none() && Some(one.count) == arrival.count;
+            let of = |seq: &u64| events.get(*seq as usize - 1);
+            let mut pairs = one.seqs.iter().map(of).zip(arrival.ids);
+            is_new
+                && one.subscription == id
+                && one.seqs.len() == arrival.ids.len()
+                && pairs.all(|(event, id)| {
+                    event.is_some_and(|event| {
+                        event.id == *id && event.letter.as_deref() == arrival.letter
+                    })
+                })
         };
-        self.exchanges.iter().rposition(is_it).map(Place)
+        let all = self.exchanges.iter().enumerate().rev();
+        let found: Vec<usize> = all
+            .filter(|(_, one)| is_it(one))
+            .map(|(place, _)| place)
+            .collect();
+        let newest = *found.first()?;
+        let seqs = self.exchanges[newest].seqs.clone();
+        if found
+            .iter()
+            .any(|place| self.exchanges[*place].seqs != seqs)
+        {
+            for place in found {
+                self.exchanges[place].is_unclear = true;
+            }
+        }
+        Some(Place(newest))
+    }
+
+    /// Whether what became of a delivery's requests is not known for certain.
+    pub(super) fn is_unclear(&self, id: SubscriptionId, seq: u64) -> bool {
+        self.exchanges_of(id, seq).any(|one| one.is_unclear)
     }
 
     pub(super) fn exchange_at(&self, place: Place) -> &Exchange {

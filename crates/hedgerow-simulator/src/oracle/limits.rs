@@ -40,13 +40,15 @@ impl Oracle {
                 "{begun} requests begin within a second, {max:?} may"
             ));
         }
-        if subscription.spec.delivery_attributes.is_empty() {
-            return None;
-        }
-        let subjects = started.deliveries.iter();
-        let subjects: BTreeSet<_> = subjects.map(|one| self.subject(id, one.seq)).collect();
-        (subjects.len() > 1)
-            .then(|| format!("ED-220: what travels together has the headers {subjects:?}"))
+        let has_subject = !subscription.spec.delivery_attributes.is_empty();
+        let headers = started.deliveries.iter().map(|one| {
+            let subject = self.subject(id, one.seq).filter(|_| has_subject);
+            let event = self.event(id, one.seq);
+            (subject, event.and_then(|event| event.letter.as_deref()))
+        });
+        let headers: BTreeSet<_> = headers.collect();
+        (headers.len() > 1)
+            .then(|| format!("ED-220: what travels together has the headers {headers:?}"))
     }
 
     /// The newest requests of what is in flight for a subscription.
@@ -69,14 +71,7 @@ impl Oracle {
     }
 
     fn subject(&self, id: SubscriptionId, seq: u64) -> Option<&str> {
-        let topic = self.durable.subscriptions.get(&id)?.topic;
-        let event = self
-            .durable
-            .topics
-            .get(&topic)?
-            .events
-            .get(seq as usize - 1)?;
-        event.subject.as_deref()
+        self.event(id, seq)?.subject.as_deref()
     }
 
     /// What is wrong with the headers that a subscription adds (ED-142, ED-145).

@@ -52,7 +52,7 @@ impl Oracle {
         let before = (subscription.from_seq..last).filter(is_before);
         let mut waits = before.filter(|seq| {
             let event = &events[*seq as usize - 1];
-            let is_owed = subscription.wants(&event.event_type) && *seq >= subscription.purged_to;
+            let is_owed = subscription.wants(event) && *seq >= subscription.purged_to;
             // What is over has to be durable: a crash must not send it behind what came later.
             match self
                 .durable

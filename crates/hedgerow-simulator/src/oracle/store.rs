@@ -60,8 +60,8 @@ impl Oracle {
         self.live.restart();
         self.durable.restart();
         let missing = self.accepted.iter().find(|(id, appended)| {
-            let place = self.places.get(*id);
-            place != Some(&appended.first)
+            let places = self.places.get(*id);
+            places.is_none_or(|places| !places.contains(&appended.first))
         });
         if let Some((id, _)) = missing {
             let message = format!("{id} was accepted and is lost");

@@ -24,6 +24,9 @@ pub struct Tally {
     /// Records of what holds a subscription.
     pub probations: u64,
     pub windows: u64,
+    /// Replays of dead letters, and the events that they delivered again.
+    pub replays: u64,
+    pub replayed: u64,
 }
 
 impl Tally {
@@ -43,6 +46,8 @@ impl Tally {
         self.failed_syncs += other.failed_syncs;
         self.probations += other.probations;
         self.windows += other.windows;
+        self.replays += other.replays;
+        self.replayed += other.replayed;
     }
 }
 
@@ -64,10 +69,15 @@ impl fmt::Display for Tally {
             "stores opened      {}, after {} kills, {} power cuts, {} failed syncs, {} stops",
             self.openings, self.kills, self.cuts, self.failed_syncs, self.stops
         )?;
-        write!(
+        writeln!(
             f,
             "holds              {} probations and {} windows were written down",
             self.probations, self.windows
+        )?;
+        write!(
+            f,
+            "replays            {} of dead letters, {} events delivered again",
+            self.replays, self.replayed
         )
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hedgerow_core::position::{Position, SubscriptionId};
+use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_core::time::Timestamp;
 
@@ -20,6 +20,8 @@ pub struct Arrival<'r> {
     pub ids: &'r [String],
     /// What it says of the attempts before.
     pub count: Option<u16>,
+    /// The dead letter that its events are delivered again of, if it says so.
+    pub letter: Option<&'r str>,
     /// Whether its body is an array.
     pub is_array: bool,
     /// Bytes of its body.
@@ -54,17 +56,16 @@ impl Oracle {
             return None;
         };
         let topic = self.durable.subscriptions[&subscription].topic;
-        let mut seqs = Vec::new();
         for id in arrival.ids {
             match self.places.get(id) {
-                Some(place) if place.topic == topic => seqs.push(place.seq),
-                Some(Position { .. }) => self.fail(format!(
+                Some(places) if places.iter().any(|place| place.topic == topic) => {}
+                Some(_) => self.fail(format!(
                     "{id} is delivered to a subscription of another topic"
                 )),
                 None => self.fail(format!("{id} is delivered and not durable")),
             }
         }
-        let Some(place) = self.expected(subscription, &seqs, count) else {
+        let Some(place) = self.expected(subscription, arrival) else {
             let ids = arrival.ids;
             self.fail(format!(
                 "ED-207: a request for {name} with {ids:?} after {count} attempts was not begun, or came twice, at {}",

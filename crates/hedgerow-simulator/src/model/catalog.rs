@@ -1,0 +1,108 @@
+//! Changes of the catalog, in the model.
+
+use std::collections::BTreeMap;
+
+use hedgerow_core::position::SubscriptionId;
+use hedgerow_core::spec::SubscriptionSpec;
+use hedgerow_store::catalog::{Change, ReplayState};
+
+use super::{Counts, Model, Replay, Subscription, Topic};
+
+impl Model {
+    /// The next change of the catalog, in the log's order.
+    pub fn fold_change(&mut self, change: &Change) {
+        match change {
+            Change::TopicCreated { id, .. } => drop(self.topics.insert(*id, Topic::default())),
+            Change::SubscriptionCreated {
+                id,
+                topic,
+                name,
+                spec,
+                ..
+            } => {
+                let from_seq = self.topics[topic].events.len() as u64 + 1;
+                let subscription = Subscription {
+                    id: *id,
+                    name: name.as_str().to_owned(),
+                    topic: *topic,
+                    from_seq,
+                    purged_to: 0,
+                    looked_to: from_seq,
+                    is_paused: false,
+                    probation: None,
+                    trial: None,
+                    generation: 0,
+                    row: None,
+                    deliveries: BTreeMap::new(),
+                    counts: Counts::default(),
+                    attempts_allowed: (u16::MAX, 0),
+                    minutes_allowed: (u64::MAX, 0),
+                    spec: (**spec).clone(),
+                };
+                self.subscriptions.insert(*id, subscription);
+                self.note_limits(*id, spec);
+            }
+            Change::SubscriptionUpdated { id, spec, .. } => {
+                self.note_limits(*id, spec);
+                if let Some(subscription) = self.subscriptions.get_mut(id) {
+                    subscription.spec = (**spec).clone();
+                }
+            }
+            Change::SubscriptionPaused { id, is_paused, .. } => {
+                if let Some(subscription) = self.subscriptions.get_mut(id) {
+                    subscription.is_paused = *is_paused;
+                }
+            }
+            Change::SubscriptionReset { id } => {
+                if let Some(subscription) = self.subscriptions.get_mut(id) {
+                    subscription.probation = None;
+                    subscription.trial = None;
+                    subscription.row = None;
+                    let endpoint = subscription.spec.destination.endpoint();
+                    self.windows.remove(endpoint);
+                }
+            }
+            // Up to here, whether it was read or not.
+            Change::SubscriptionPurged { id, .. } => {
+                if let Some(subscription) = self.subscriptions.get_mut(id) {
+                    let events = &self.topics[&subscription.topic].events;
+                    subscription.purged_to = events.len() as u64 + 1;
+                }
+            }
+            Change::ReplayCreated {
+                replay,
+                subscription,
+                spec,
+                created,
+                ..
+            } => {
+                let begun = Replay {
+                    subscription: *subscription,
+                    spec: (**spec).clone(),
+                    created: *created,
+                    state: ReplayState::Running,
+                    sets: 0,
+                };
+                self.replays.insert(*replay, begun);
+            }
+            Change::ReplaySet { replay, state, .. } => {
+                if let Some(replay) = self.replays.get_mut(replay) {
+                    replay.state = *state;
+                    replay.sets += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn note_limits(&mut self, id: SubscriptionId, spec: &SubscriptionSpec) {
+        if let Some(subscription) = self.subscriptions.get_mut(&id) {
+            let attempts = spec.retry_policy.max_delivery_attempts;
+            let minutes = spec.retry_policy.event_time_to_live.as_secs() / 60;
+            let (least, most) = subscription.attempts_allowed;
+            subscription.attempts_allowed = (least.min(attempts), most.max(attempts));
+            let (least, most) = subscription.minutes_allowed;
+            subscription.minutes_allowed = (least.min(minutes), most.max(minutes));
+        }
+    }
+}

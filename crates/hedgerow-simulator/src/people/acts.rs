@@ -1,0 +1,180 @@
+//! What operators do.
+
+use std::sync::Arc;
+
+use hedgerow_core::dead_letter::BlobName;
+use hedgerow_core::spec::ReplaySpec;
+use hedgerow_delivery::command::{Command, CommandError};
+use hedgerow_delivery::replay::{ReplayCommand, ReplayInfo, ReplaySteer};
+use hedgerow_store::catalog::ReplayState;
+use serde_json::json;
+
+use super::{AGAIN, TRIES, put};
+use crate::plan::{Act, ReplayPlan};
+use crate::world::{Front, World};
+
+/// Does what operators do.
+pub async fn operate(world: Arc<World>) {
+    for (at, act) in &world.plan.acts {
+        world.sleep_until(*at).await;
+        for _ in 0..TRIES {
+            let outcome = perform(&world, *act).await;
+            world.note(format_args!("{act:?}: {outcome:?}"));
+            if outcome.is_ok() {
+                break;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Ends every pause, and lets every replay go on that was stopped: what is held by one never ends by itself.
+pub async fn resume_all(world: &Arc<World>) -> Result<(), String> {
+    for whose in 0..world.plan.subscriptions.len() {
+        perform(world, Act::Resume(whose)).await?;
+        if let Err(error) = perform(world, Act::Steer(whose, ReplaySteer::Resume)).await
+            && error != NOTHING_TO_STEER
+        {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+async fn perform(world: &Arc<World>, act: Act) -> Result<(), String> {
+    let front = world.front().ok_or("nobody serves")?;
+    let names = |whose: usize| {
+        let plan = &world.plan.subscriptions[whose];
+        (world.plan.topics[plan.topic].clone(), plan.name.clone())
+    };
+    let pause = async |whose: usize, is_paused: bool| {
+        let (topic, name) = names(whose);
+        let asked = front.handle.ask(|answer| Command::PauseSubscription {
+            topic,
+            name,
+            is_paused,
+            answer,
+        });
+        asked.await.map(drop)
+    };
+    let done = match act {
+        Act::Pause(whose) => pause(whose, true).await,
+        Act::Resume(whose) => pause(whose, false).await,
+        Act::Reset(whose) => {
+            let (topic, name) = names(whose);
+            let asked = front.handle.ask(|answer| Command::ResetSubscription {
+                topic,
+                name,
+                answer,
+            });
+            asked.await.map(drop)
+        }
+        Act::Purge(whose) => {
+            let (topic, name) = names(whose);
+            let asked = front.handle.ask(|answer| Command::PurgeSubscription {
+                topic,
+                name,
+                answer,
+            });
+            asked.await.map(drop)
+        }
+        Act::Limits(whose, attempts, minutes) => {
+            let plan = &world.plan.subscriptions[whose];
+            let mut json = plan.json.clone();
+            json["retryPolicy"] = json!({
+                "maxDeliveryAttempts": attempts,
+                "eventTimeToLiveInMinutes": minutes,
+            });
+            return put(world, plan, &json).await;
+        }
+        Act::Replay(whose, replay) => return begin_replay(world, &front, whose, replay).await,
+        Act::Steer(whose, steer) => return steer_replay(world, &front, whose, steer).await,
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// What is said where no replay is under way.
+const NOTHING_TO_STEER: &str = "no replay of its dead letters is under way";
+
+/// The replay of a subscription's dead letters that has not ended.
+async fn replay_of(front: &Front, name: &str) -> Result<Option<ReplayInfo>, CommandError> {
+    let list = |answer| Command::Replay(ReplayCommand::List { answer });
+    let all = front.handle.ask(list).await?;
+    let is_it = |info: &ReplayInfo| info.subscription_name == name && !info.replay.state.is_end();
+    Ok(all.into_iter().find(is_it))
+}
+
+/// Begins a replay, if none is under way.
+async fn begin_replay(
+    world: &Arc<World>,
+    front: &Front,
+    whose: usize,
+    plan: ReplayPlan,
+) -> Result<(), String> {
+    let subscription = &world.plan.subscriptions[whose];
+    let open = replay_of(front, &subscription.name).await;
+    if open.map_err(|error| error.to_string())?.is_some() {
+        return Ok(());
+    }
+    let newest = world.newest_blob(&subscription.name);
+    let blob = newest.filter(|_| plan.only_newest);
+    let from = plan.within.map(|within| {
+        let ago = world.now().since(hedgerow_core::time::Timestamp::ZERO);
+        hedgerow_core::time::Timestamp::ZERO.plus(ago.saturating_sub(within))
+    });
+    let spec = json!({
+        "blob": blob,
+        "from": from.map(|from| from.to_string()),
+        "target": if plan.to_topic { "Topic" } else { "EventSubscription" },
+        "dryRun": plan.is_dry_run,
+        "eventsPerSecond": plan.per_second,
+    });
+    let spec = ReplaySpec::check(&spec).map_err(|error| error.to_string())?;
+    let create = |answer| {
+        Command::Replay(ReplayCommand::Create {
+            topic: world.plan.topics[subscription.topic].clone(),
+            subscription: subscription.name.clone(),
+            spec: Box::new(spec),
+            answer,
+        })
+    };
+    let created = front.handle.ask(create).await;
+    created.map(drop).map_err(|error| error.to_string())
+}
+
+/// Steers the replay that is under way.
+async fn steer_replay(
+    world: &Arc<World>,
+    front: &Front,
+    whose: usize,
+    steer: ReplaySteer,
+) -> Result<(), String> {
+    let name = &world.plan.subscriptions[whose].name;
+    let open = replay_of(front, name).await;
+    let Some(open) = open.map_err(|error| error.to_string())? else {
+        return Err(NOTHING_TO_STEER.to_owned());
+    };
+    let id = open.replay.id;
+    if steer == ReplaySteer::Resume {
+        world.oracle().told_of_replay(id, true);
+    }
+    let set = |answer| Command::Replay(ReplayCommand::Set { id, steer, answer });
+    let set = front
+        .handle
+        .ask(set)
+        .await
+        .map_err(|error| error.to_string())?;
+    let goes_on = set.replay.state == ReplayState::Running;
+    world.oracle().told_of_replay(id, goes_on);
+    Ok(())
+}
+
+impl World {
+    /// The UUID of the newest dead letter of a subscription.
+    fn newest_blob(&self, subscription: &str) -> Option<String> {
+        let kept = self.shelf();
+        let mut newest = kept.iter().rev();
+        let found = newest.find(|blob| blob.subscription == subscription)?;
+        BlobName::parse(&found.name).map(|name| name.uuid.to_owned())
+    }
+}
