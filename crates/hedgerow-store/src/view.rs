@@ -54,7 +54,7 @@ use self::rows::{SubscriptionRow, TopicRow};
 use self::table::{Space, Table};
 pub use self::terminal::{Disposition, TerminalFilter, TerminalPage, TerminalRecord};
 use crate::Group;
-use crate::catalog::{Catalog, Change};
+use crate::catalog::{self, Catalog, Change, LastPlace};
 use crate::error::StoreError;
 use crate::record::{
     CatalogChange, Dead, DeadThen, Divided, Events, Failed, FailedDelivery, IN_FLIGHT, Owed, Read,
@@ -427,8 +427,8 @@ impl View {
         for id in self.catalog.apply(Change::clone(&change), next_seq) {
             self.forget(id);
         }
-        for (id, from_seq) in places {
-            self.catalog.note_place_of_gone(id, from_seq);
+        for place in places {
+            self.catalog.note_place_of_gone(place);
         }
         if let Some(id) = subscription {
             self.begin_if_active(id);
@@ -438,9 +438,17 @@ impl View {
     }
 
     /// Where the subscriptions stand that go with a change.
-    fn places_of_leaving(&self, change: &Change) -> Vec<(SubscriptionId, u64)> {
-        let leaving = self.catalog.leaving_with(change);
-        let places = leaving.into_iter().map(|id| (id, self.cursor(id)));
+    fn places_of_leaving(&self, change: &Change) -> Vec<LastPlace> {
+        let leaving = self.catalog.leaving_with(change).into_iter();
+        let places = leaving.map(|id| {
+            let state = self.subscriptions.get(&id);
+            let open = state.into_iter().flat_map(|state| state.open.iter());
+            LastPlace {
+                id,
+                from_seq: self.cursor(id),
+                begun: catalog::ranges(open),
+            }
+        });
         places.collect()
     }
 

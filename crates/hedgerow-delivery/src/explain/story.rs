@@ -418,10 +418,11 @@ fn of_gone(
         Some(Ok(())) => Verdict::Matched,
         Some(Err(Some(clause))) => Verdict::NotMatched(Some(clause)),
         Some(Err(None)) => Verdict::ReplayedToAnother,
+        None if gone.had_begun(seq) => Verdict::Matched,
         None if is_before_it => Verdict::SubscribedLater,
         None => Verdict::Unknown,
     };
-    let was_dropped = !attempts.is_empty() || seq >= gone.from_seq;
+    let was_dropped = !attempts.is_empty() || seq >= gone.from_seq || gone.had_begun(seq);
     let state = match (verdict, end(&attempts)) {
         (Verdict::Matched, Some(state)) => state,
         (Verdict::Matched, None) if was_dropped => DeliveryState::Dropped {

@@ -571,6 +571,37 @@ async fn what_a_deletion_dropped_is_told_of() {
     assert_eq!(of_it, [("the-sub", Verdict::Matched)]);
 }
 
+/// The same of events that wait behind one of their key: those are begun, and no attempt tells of them.
+#[tokio::test(start_paused = true)]
+async fn what_waited_behind_one_of_its_key_is_told_of() {
+    let (mut world, _history) = world(|_, _| Meet::status(500));
+    let topic = world.topic("orders").await;
+    let ordered = json!({ "ordering": { "key": "subject" } });
+    world.subscribe("orders", "the-sub", ordered).await.unwrap();
+    world.publish(topic, &["head", "behind"]).await;
+    world.settle().await;
+    assert_eq!(world.seen_ids(), ["head"]);
+    world.unsubscribe("orders", "the-sub").await;
+    let dropped = DeliveryState::Dropped {
+        at: None,
+        reason: None,
+        why: DropReason::SubscriptionDeleted,
+    };
+    for has_crashed in [false, true] {
+        if has_crashed {
+            world.crash().await;
+        }
+        for id in ["head", "behind"] {
+            let event = only_event(&world, id).await;
+            assert_eq!(
+                states(&event),
+                [("the-sub", Verdict::Matched, dropped)],
+                "{id}, after a crash: {has_crashed}"
+            );
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unknown_id_says_since_when_it_would_be_known() {
     let (world, _history) = world(|_, _| Meet::status(200));

@@ -13,6 +13,9 @@ pub const GONE_MAX: usize = 256;
 /// Bytes of JSON that all of them take at most; the newest is remembered beyond if it alone takes more.
 pub const GONE_BYTES_MAX: usize = 1 << 20;
 
+/// Ranges of begun events that are remembered of one subscription.
+pub const GONE_RANGES_MAX: usize = 1_000;
+
 /// A subscription that was deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GoneSubscription {
@@ -30,6 +33,10 @@ pub struct GoneSubscription {
     /// Events from here on were not begun; 0 until that is said.
     #[serde(default)]
     pub from_seq: u64,
+    /// Events before `from_seq` that were begun and not settled: the first and the last of each range, ascending. If they are too
+    /// many ranges, the first ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<(u64, u64)>,
     /// Events from here on came after it.
     pub to_seq: u64,
     /// Its size as JSON.
@@ -44,6 +51,40 @@ impl GoneSubscription {
         let version = versions.find(|version| version.from_seq <= seq);
         version.map(|version| &version.filter)
     }
+
+    /// Whether an event is known to have been owed to it, begun already, when it went.
+    #[must_use]
+    pub fn had_begun(&self, seq: u64) -> bool {
+        let next = self.begun.partition_point(|(_, last)| *last < seq);
+        self.begun.get(next).is_some_and(|(first, _)| *first <= seq)
+    }
+}
+
+/// Where a subscription stood that goes.
+pub(crate) struct LastPlace {
+    /// Which one.
+    pub(crate) id: SubscriptionId,
+    /// See [`GoneSubscription::from_seq`].
+    pub(crate) from_seq: u64,
+    /// See [`GoneSubscription::begun`].
+    pub(crate) begun: Vec<(u64, u64)>,
+}
+
+/// Ascending numbers as ranges, the first ones if they are too many.
+pub(crate) fn ranges(numbers: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        if let Some((_, last)) = ranges.last_mut()
+            && *last + 1 == number
+        {
+            *last = number;
+        } else if ranges.len() < GONE_RANGES_MAX {
+            ranges.push((number, number));
+        } else {
+            break;
+        }
+    }
+    ranges
 }
 
 impl Catalog {
@@ -53,12 +94,19 @@ impl Catalog {
         of_topic.filter(move |one| seq < one.to_seq)
     }
 
-    /// Says from which event on a subscription that has just gone had begun nothing.
-    pub fn note_place_of_gone(&mut self, id: SubscriptionId, from_seq: u64) {
+    /// Says where a subscription stood that has just gone.
+    pub(crate) fn note_place_of_gone(&mut self, place: LastPlace) {
+        let LastPlace {
+            id,
+            from_seq,
+            begun,
+        } = place;
         let found = self.gone.iter_mut().rev().find(|one| one.id == id);
         if let Some(one) = found {
-            one.from_seq = from_seq;
+            one.bytes += serde_json::to_vec(&begun).map_or(0, |json| json.len());
+            (one.from_seq, one.begun) = (from_seq, begun);
         }
+        self.forget_oldest_gone();
     }
 
     pub(super) fn remember_gone(&mut self, subscription: Subscription, to_seq: u64) {
@@ -72,12 +120,32 @@ impl Catalog {
             name: subscription.name,
             filters,
             from_seq: 0,
+            begun: Vec::new(),
             to_seq,
             bytes,
         });
+        self.forget_oldest_gone();
+    }
+
+    fn forget_oldest_gone(&mut self) {
         let mut all: usize = self.gone.iter().map(|one| one.bytes).sum();
         while self.gone.len() > GONE_MAX || (all > GONE_BYTES_MAX && self.gone.len() > 1) {
             all -= self.gone.remove(0).bytes;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_range_and_many_ranges_are_cut() {
+        assert_eq!(ranges([].into_iter()), []);
+        assert_eq!(ranges([3, 4, 5, 9].into_iter()), [(3, 5), (9, 9)]);
+        let odd = (0..).map(|number| 2 * number + 1);
+        let odd = ranges(odd.take(5_000));
+        assert_eq!(odd.len(), GONE_RANGES_MAX);
+        assert_eq!(odd.last(), Some(&(1_999, 1_999)));
     }
 }
