@@ -461,6 +461,65 @@ mod tests {
         assert_ne!(first, next);
     }
 
+    /// Whoever stands in line gets a turn once nothing runs, whatever met attempts before, and however late everything is.
+    #[test]
+    fn nobody_who_waits_is_forgotten() {
+        const HOSTS: u32 = 2;
+        const SUBSCRIPTIONS: u32 = 4;
+        let times = Times::new();
+        for seed in 0..500_u64 {
+            let mut state = seed;
+            let mut draw = |below: u64| {
+                // The generator of Knuth's MMIX: enough for this.
+                state = state.wrapping_mul(6_364_136_223_846_793_005);
+                state = state.wrapping_add(1_442_695_040_888_963_407);
+                (state >> 33) % below
+            };
+            let settings = CreditSettings {
+                start: 1 + draw(3) as u32,
+                min: 1,
+                max: 4,
+            };
+            let mut endpoints = Endpoints::new(settings, 1 + draw(4) as usize);
+            let of = |id: u32| target(&format!("host-{}.example", id % HOSTS));
+            let (mut waiting, mut running) = (Vec::new(), Vec::new());
+            let mut at = Duration::ZERO;
+            for _ in 0..200 {
+                at += Duration::from_millis([0, 1, 400, 1_100][draw(4) as usize]);
+                let now = times.after(at);
+                match draw(3) {
+                    0 => {
+                        let id = SubscriptionId(draw(u64::from(SUBSCRIPTIONS)) as u32);
+                        endpoints.queue(&of(id.0), id);
+                        if !waiting.contains(&id) {
+                            waiting.push(id);
+                        }
+                    }
+                    1 if !running.is_empty() => {
+                        let seat = running.swap_remove(draw(running.len() as u64) as usize);
+                        let signals = [
+                            Signal::Success,
+                            Signal::Overload,
+                            Signal::Neutral,
+                            Signal::GivenUp,
+                        ];
+                        endpoints.release(seat, signals[draw(4) as usize], now);
+                    }
+                    _ => {
+                        endpoints.end_rest();
+                        endpoints.grow_older(now.instant);
+                        while let Some((id, seat)) = endpoints.next_turn(now, room(false)) {
+                            waiting.retain(|other| *other != id);
+                            running.push(seat);
+                        }
+                        let is_idle = running.is_empty();
+                        assert!(!is_idle || waiting.is_empty(), "seed {seed}: {waiting:?}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn an_attempt_starts_only_if_there_is_room_for_its_records() {
         let now = Times::new().0;
