@@ -265,7 +265,7 @@ impl View {
                 return;
             }
             self.layers
-                .remove(Space::Due, rows::due_key(id, due, delivery.seq));
+                .remove(Space::Due, &rows::due_key(id, due, delivery.seq));
         } else {
             state.pass(delivery.seq);
             if !state.open.insert(delivery.seq) {
@@ -300,7 +300,7 @@ impl View {
             return;
         }
         self.layers
-            .remove(Space::Due, rows::due_key(id, IN_FLIGHT, seq));
+            .remove(Space::Due, &rows::due_key(id, IN_FLIGHT, seq));
         self.put_owed(id, due, seq, owed);
         self.changed.subscriptions.insert(id);
     }
@@ -314,7 +314,7 @@ impl View {
             if state.open.remove(*seq) {
                 state.row.counters.delivered += 1;
                 self.layers
-                    .remove(Space::Due, rows::due_key(id, *due, *seq));
+                    .remove(Space::Due, &rows::due_key(id, *due, *seq));
             }
         }
         self.changed.subscriptions.insert(id);
@@ -330,7 +330,7 @@ impl View {
                 return;
             }
             self.layers
-                .remove(Space::Due, rows::due_key(id, due, dead.seq));
+                .remove(Space::Due, &rows::due_key(id, due, dead.seq));
         } else {
             state.pass(dead.seq);
             // As for a start: what is unsettled already cannot begin, or end as if it never had.
@@ -491,8 +491,11 @@ impl View {
             state.row.due_floor = state.row.due_floor.min(due);
             state.first_due = state.first_due.get().min(due).into();
         }
-        self.layers
-            .put_new(Space::Due, rows::due_key(id, due, seq), rows::encode(owed));
+        self.layers.put_new(
+            Space::Due,
+            &rows::due_key(id, due, seq),
+            rows::encode_short(owed),
+        );
     }
 
     /// Takes a subscription as it was stored.

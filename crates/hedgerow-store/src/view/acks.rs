@@ -121,7 +121,7 @@ impl View {
             return;
         }
         self.layers
-            .remove(Space::Due, rows::due_key(id, delivery.from, delivery.seq));
+            .remove(Space::Due, &rows::due_key(id, delivery.from, delivery.seq));
         self.put_owed(id, delivery.due, delivery.seq, &delivery.owed());
         self.changed.subscriptions.insert(id);
     }
@@ -139,7 +139,7 @@ impl View {
         }
         let (from, to) = rows::subscription_range(id);
         for (key, _) in self.layers.scan(Space::Due, &from, &to, usize::MAX)? {
-            self.layers.remove(Space::Due, key);
+            self.layers.remove(Space::Due, &key);
         }
         let owed = seek.owed();
         let seqs: Vec<u64> = seqs_in(&seek.open).collect();
@@ -182,7 +182,7 @@ impl View {
             if state.open.remove(*seq) {
                 counters.dropped += 1;
                 self.layers
-                    .remove(Space::Due, rows::due_key(id, *due, *seq));
+                    .remove(Space::Due, &rows::due_key(id, *due, *seq));
             }
         }
         self.changed.subscriptions.insert(id);

@@ -317,7 +317,7 @@ impl View {
                 let found = self.layers.scan(space, &from, &to, left)?;
                 left -= found.len();
                 for (key, _) in found {
-                    self.layers.remove(space, key);
+                    self.layers.remove(space, &key);
                 }
                 if left == 0 {
                     return Ok(());

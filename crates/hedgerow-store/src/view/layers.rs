@@ -5,9 +5,12 @@
 //! table's writes, and a row that comes and goes between two checkpoints never reaches the table.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 use super::table::{Row, RowChange, SPACES, Space, Table};
 use crate::error::StoreError;
@@ -22,15 +25,31 @@ pub(super) struct Layers {
 /// Changes that are not in the table yet.
 #[derive(Default)]
 pub(super) struct Overlay {
-    spaces: [BTreeMap<Vec<u8>, Change>; SPACES],
+    spaces: [BTreeMap<Key, Change>; SPACES],
     bytes: usize,
 }
 
 struct Change {
     /// The row's new value, or `None` if it was removed.
-    value: Option<Vec<u8>>,
+    value: Option<Value>,
     /// No layer below has a row under this key: removing it leaves nothing to remember.
     fresh: bool,
+}
+
+/// A key, which stands in the tree itself if it is as short as those of deliveries: there are many, and most come and go.
+pub(super) type Key = SmallVec<[u8; 24]>;
+/// The same of a value: what is owed next takes some 30 bytes.
+pub(super) type Value = SmallVec<[u8; 32]>;
+
+impl Change {
+    const REMOVED: Self = Self {
+        value: None,
+        fresh: false,
+    };
+
+    fn value_len(&self) -> usize {
+        self.value.as_ref().map_or(0, SmallVec::len)
+    }
 }
 
 /// Rows that the table is asked for once a first answer was not enough.
@@ -55,24 +74,44 @@ impl Overlay {
         })
     }
 
-    fn insert(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>, fresh: bool) {
-        let size = CHANGE_OVERHEAD_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
-        self.bytes += size;
-        if let Some(old) = self.spaces[space as usize].insert(key, Change { value, fresh }) {
-            let old_size = old.value.map_or(0, |value| value.len());
-            self.bytes = self.bytes.saturating_sub(CHANGE_OVERHEAD_BYTES + old_size);
+    /// Adds a row under a key that no layer holds.
+    fn put_new(&mut self, space: Space, key: Key, value: Value) {
+        let size = value.len();
+        match self.spaces[space as usize].entry(key) {
+            Entry::Vacant(free) => {
+                self.bytes += CHANGE_OVERHEAD_BYTES + free.key().len() + size;
+                let value = Some(value);
+                free.insert(Change { value, fresh: true });
+            }
+            // A row that was removed since the last checkpoint may still stand below: its removal must be remembered.
+            Entry::Occupied(mut held) => {
+                let change = held.get_mut();
+                self.bytes = (self.bytes + size).saturating_sub(change.value_len());
+                *change = Change {
+                    value: Some(value),
+                    fresh: false,
+                };
+            }
         }
     }
 
-    fn take(&mut self, space: Space, key: &[u8]) {
-        if let Some(old) = self.spaces[space as usize].remove(key) {
-            let size = CHANGE_OVERHEAD_BYTES + key.len() + old.value.map_or(0, |v| v.len());
-            self.bytes = self.bytes.saturating_sub(size);
+    /// Removes a row if it is there.
+    fn remove(&mut self, space: Space, key: Key) {
+        match self.spaces[space as usize].entry(key) {
+            Entry::Occupied(held) if held.get().fresh => {
+                let (key, old) = held.remove_entry();
+                let size = CHANGE_OVERHEAD_BYTES + key.len() + old.value_len();
+                self.bytes = self.bytes.saturating_sub(size);
+            }
+            Entry::Occupied(mut held) => {
+                self.bytes = self.bytes.saturating_sub(held.get().value_len());
+                *held.get_mut() = Change::REMOVED;
+            }
+            Entry::Vacant(free) => {
+                self.bytes += CHANGE_OVERHEAD_BYTES + free.key().len();
+                free.insert(Change::REMOVED);
+            }
         }
-    }
-
-    fn get(&self, space: Space, key: &[u8]) -> Option<&Change> {
-        self.spaces[space as usize].get(key)
     }
 
     fn range<'a>(
@@ -80,7 +119,7 @@ impl Overlay {
         space: Space,
         from: &'a [u8],
         to: Bound<&'a [u8]>,
-    ) -> impl Iterator<Item = (&'a Vec<u8>, &'a Change)> {
+    ) -> impl Iterator<Item = (&'a Key, &'a Change)> {
         self.spaces[space as usize].range::<[u8], _>((Bound::Included(from), to))
     }
 }
@@ -95,23 +134,13 @@ impl Layers {
     }
 
     /// Adds a row under a key that no layer holds.
-    pub(super) fn put_new(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) {
-        // A key that was removed since the last checkpoint may still stand below: its removal must be remembered.
-        let fresh = self.active.get(space, &key).is_none();
-        self.active.insert(space, key, Some(value), fresh);
+    pub(super) fn put_new(&mut self, space: Space, key: &[u8], value: Value) {
+        self.active.put_new(space, Key::from_slice(key), value);
     }
 
     /// Removes a row if it is there.
-    pub(super) fn remove(&mut self, space: Space, key: Vec<u8>) {
-        if self
-            .active
-            .get(space, &key)
-            .is_some_and(|change| change.fresh)
-        {
-            self.active.take(space, &key);
-        } else {
-            self.active.insert(space, key, None, false);
-        }
+    pub(super) fn remove(&mut self, space: Space, key: &[u8]) {
+        self.active.remove(space, Key::from_slice(key));
     }
 
     /// The first `limit` rows with `from <= key < to`, ascending, over all layers.
@@ -164,12 +193,12 @@ impl Layers {
         std::iter::from_fn(move || {
             loop {
                 let keys = [
-                    below.peek().map(|(key, _)| key),
+                    below.peek().map(|(key, _)| key.as_slice()),
                     frozen
                         .as_mut()
                         .and_then(Peekable::peek)
-                        .map(|(key, _)| *key),
-                    active.peek().map(|(key, _)| *key),
+                        .map(|(key, _)| key.as_slice()),
+                    active.peek().map(|(key, _)| key.as_slice()),
                 ];
                 let first = keys.iter().flatten().min()?;
                 let [is_below, is_frozen, is_active] = keys.map(|key| key == Some(*first));
@@ -181,7 +210,7 @@ impl Layers {
                 match (active.next_if(|_| is_active).or(frozen), below) {
                     (Some((key, change)), _) => {
                         if let Some(value) = &change.value {
-                            return Some((key.clone(), value.clone()));
+                            return Some((key.to_vec(), value.to_vec()));
                         }
                     }
                     (None, row) => return row,

@@ -113,14 +113,14 @@ impl View {
     ) -> Result<Vec<DueDelivery>, StoreError> {
         let state = self.subscriptions.get(&subscription);
         let floor = state.map(|state| state.first_due.get());
-        let mut from = rows::due_key(subscription, after.0, after.1);
+        let mut from = rows::due_key(subscription, after.0, after.1).to_vec();
         from.push(0);
         // Behind those in flight nothing stands before the floor; a scan from there would walk over removed rows.
         let floor = floor.filter(|_| after != FIRST_IN_FLIGHT);
         if let Some(floor) = floor.filter(|floor| *floor > after.0) {
-            from = rows::due_key(subscription, floor, 0);
+            from = rows::due_key(subscription, floor, 0).to_vec();
         }
-        let mut to = rows::due_key(subscription, through, u64::MAX);
+        let mut to = rows::due_key(subscription, through, u64::MAX).to_vec();
         to.push(0);
         let rows = self.layers.scan(Space::Due, &from, &to, limit)?;
         let rows = rows.into_iter().map(|(key, value)| {
@@ -148,7 +148,7 @@ impl View {
         due: Timestamp,
         seq: u64,
     ) -> Result<Option<Owed>, StoreError> {
-        let key = rows::due_key(subscription, due, seq);
+        let key = rows::due_key(subscription, due, seq).to_vec();
         let mut behind = key.clone();
         behind.push(0);
         let found = self.layers.scan(Space::Due, &key, &behind, 1)?;

@@ -54,7 +54,7 @@ impl View {
         };
         let key = key(bucket_of(events.published), events.topic, id);
         self.layers
-            .put_new(Space::PublishId, key, rows::encode(&row));
+            .put_new(Space::PublishId, &key, rows::encode_short(&row));
     }
 
     pub(super) fn forget_publish_ids(&mut self) -> Result<(), StoreError> {
@@ -64,7 +64,7 @@ impl View {
             .layers
             .scan(Space::PublishId, &[], &to, FORGOTTEN_MAX)?
         {
-            self.layers.remove(Space::PublishId, key);
+            self.layers.remove(Space::PublishId, &key);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use hedgerow_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::layers::Value;
 use crate::error::StoreError;
 use crate::record::Holds;
 
@@ -115,11 +116,11 @@ pub(super) fn parse_open_key(key: &[u8]) -> Result<(SubscriptionId, u64), StoreE
     Ok((subscription, u64::from_be_bytes(fixed(key, 4)?)))
 }
 
-pub(super) fn due_key(subscription: SubscriptionId, due: Timestamp, seq: u64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(20);
-    key.extend_from_slice(&subscription.0.to_be_bytes());
-    key.extend_from_slice(&due.as_millis().to_be_bytes());
-    key.extend_from_slice(&seq.to_be_bytes());
+pub(super) fn due_key(subscription: SubscriptionId, due: Timestamp, seq: u64) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&subscription.0.to_be_bytes());
+    key[4..12].copy_from_slice(&due.as_millis().to_be_bytes());
+    key[12..].copy_from_slice(&seq.to_be_bytes());
     key
 }
 
@@ -146,6 +147,15 @@ fn fixed<const N: usize>(key: &[u8], at: usize) -> Result<[u8; N], StoreError> {
 
 pub(super) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_allocvec(value).expect("rows are plain values, which postcard always takes")
+}
+
+/// The same of a row that is one of many: most need no memory of their own.
+pub(super) fn encode_short<T: Serialize>(value: &T) -> Value {
+    let mut buffer = [0; 64];
+    match postcard::to_slice(value, &mut buffer) {
+        Ok(bytes) => Value::from_slice(bytes),
+        Err(_) => encode(value).into(),
+    }
 }
 
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {

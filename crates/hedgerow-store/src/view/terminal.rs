@@ -140,11 +140,11 @@ impl View {
         };
         let key = self.next_terminal.to_be_bytes().to_vec();
         self.layers
-            .put_new(Space::Terminal, key, rows::encode(&record));
+            .put_new(Space::Terminal, &key, rows::encode(&record).into());
         self.next_terminal += 1;
         while self.next_terminal - self.first_terminal > self.terminal_records_max {
             self.layers
-                .remove(Space::Terminal, self.first_terminal.to_be_bytes().to_vec());
+                .remove(Space::Terminal, &self.first_terminal.to_be_bytes());
             self.first_terminal += 1;
         }
     }
