@@ -194,6 +194,19 @@ impl Turns {
         }
     }
 
+    /// Takes a subscription out of the line that asked for a turn and did not get one.
+    pub fn withdraw(&mut self, subscription: SubscriptionId) {
+        let Some(member) = self.members.get_mut(&subscription) else {
+            return;
+        };
+        if let Some(since) = member.waits_since.take() {
+            self.queues[member.standing.queue()].remove(&since);
+        }
+        if member.is_idle() {
+            self.members.remove(&subscription);
+        }
+    }
+
     /// Takes a subscription that is gone, or delivers elsewhere now, out of the line, and forgets how it did.
     pub fn leave(&mut self, subscription: SubscriptionId) {
         let Some(member) = self.members.get_mut(&subscription) else {
@@ -283,30 +296,6 @@ impl Turns {
             credit,
         };
         Some((subscription, leave))
-    }
-
-    /// Gives a leave to another subscription, whose attempt is the endpoint's next: it counts as that one's from now on, in the lane
-    /// in which it was given.
-    pub fn pass(&mut self, leave: &mut Leave, to: SubscriptionId) {
-        let from = std::mem::replace(&mut leave.subscription, to);
-        let is_young = match self.young.get_mut(&leave.number) {
-            Some(young) => {
-                young.subscription = to;
-                true
-            }
-            None => false,
-        };
-        let lingering = u32::from(!is_young);
-        if let Some(member) = self.members.get_mut(&from) {
-            member.open -= 1;
-            member.lingering -= lingering;
-            if member.is_idle() {
-                self.members.remove(&from);
-            }
-        }
-        let member = self.members.entry(to).or_default();
-        member.open += 1;
-        member.lingering += lingering;
     }
 
     /// Takes a leave back, and learns from what the attempt met.

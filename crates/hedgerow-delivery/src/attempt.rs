@@ -367,7 +367,7 @@ fn declared_headers(plan: &Plan, event: &Event<'_>, topic_path: &str) -> Resolve
     if plan.custom_headers.is_empty() {
         return ResolvedHeaders::none();
     }
-    let (topic, subscription) = (&plan.topic_name, &plan.subscription_name);
+    let (topic, subscription) = (&*plan.topic_name, &*plan.subscription_name);
     plan.custom_headers
         .resolve(event, topic_path, |header, why| {
             let event_id = &*event.id;

@@ -161,6 +161,52 @@ impl Endpoints {
         None
     }
 
+    /// A seat for another attempt of a subscription whose turn it was, if nobody waits for one at its endpoint.
+    pub(crate) fn seat_beside(
+        &mut self,
+        target: &Target,
+        subscription: SubscriptionId,
+        now: Now,
+        store: StoreRoom,
+    ) -> Option<Seat> {
+        self.attempts_now = store.attempts_max.max(1);
+        if self.spare(target) == 0 || store.is_full {
+            return None;
+        }
+        let (target, _) = self.by_target.get_key_value(target)?;
+        let target = Arc::clone(target);
+        let room = Room {
+            is_store_full: false,
+            has_record_room: self.taken < store.attempts_max,
+            has_slow_room: self.has_slow_room(),
+        };
+        let turn = self.change(&target, |turns| {
+            turns.ask(subscription);
+            let turn = turns.next(now, room);
+            if !matches!(turn, Turn::Of(..)) {
+                turns.withdraw(subscription);
+            }
+            turn
+        });
+        let Some(Turn::Of(_, leave)) = turn else {
+            return None;
+        };
+        self.ages
+            .push_back((now.instant + SLOW_AFTER, Arc::clone(&target)));
+        self.taken += 1;
+        Some(Seat { target, leave })
+    }
+
+    /// How many attempts more may start at an endpoint, if nobody waits for a turn there.
+    pub(crate) fn spare(&self, target: &Target) -> usize {
+        let turns = self.by_target.get(target).map(|endpoint| &endpoint.turns);
+        let turns = turns.filter(|turns| self.has_seat() && !turns.is_anybody_waiting());
+        turns.map_or(0, |turns| {
+            let credits = turns.credits();
+            credits.limit().saturating_sub(credits.quick()) as usize
+        })
+    }
+
     /// Takes note of attempts that have been open for a second by now: others may start beside them.
     pub(crate) fn grow_older(&mut self, now: Instant) {
         while let Some((at, target)) = self.ages.front().cloned() {
@@ -266,14 +312,6 @@ impl Endpoints {
     /// How many attempts have a seat.
     pub(crate) fn taken(&self) -> usize {
         self.taken
-    }
-
-    /// Gives a seat to another subscription that delivers to the same endpoint.
-    pub(crate) fn pass(&mut self, seat: &mut Seat, to: SubscriptionId) {
-        let Seat { target, leave } = seat;
-        if let Some(endpoint) = self.by_target.get_mut(&**target) {
-            endpoint.turns.pass(leave, to);
-        }
     }
 
     /// Gives a seat back, with what the attempt met.
@@ -421,6 +459,37 @@ mod tests {
             let bads = attempts(at(2 * TRIAL_INTERVAL), &both);
             assert!((4..=5).contains(&bads), "full speed again: {bads} of 10");
         }
+    }
+
+    /// A second attempt starts beside the line only where nobody stands in it and there is a credit (design D7).
+    #[test]
+    fn a_seat_beside_the_line_takes_nobody_s_turn() {
+        let now = Times::new().0;
+        let settings = CreditSettings {
+            start: 2,
+            ..CreditSettings::default()
+        };
+        let mut endpoints = Endpoints::new(settings, 100);
+        let (one, other) = (SubscriptionId(0), SubscriptionId(1));
+        let at = target("a.example");
+        endpoints.queue(&at, one);
+        let (_, first) = endpoints.next_turn(now, room(false)).unwrap();
+        assert_eq!(endpoints.spare(&at), 1);
+        assert!(endpoints.seat_beside(&at, one, now, room(true)).is_none());
+        endpoints.queue(&at, other);
+        assert!(endpoints.seat_beside(&at, one, now, room(false)).is_none());
+        endpoints.leave(&at, other);
+        let second = endpoints.seat_beside(&at, one, now, room(false)).unwrap();
+        assert_eq!((endpoints.taken(), endpoints.open(&at, one)), (2, 2));
+        assert!(endpoints.seat_beside(&at, one, now, room(false)).is_none());
+        assert!(
+            endpoints.next_turn(now, room(false)).is_none(),
+            "nobody asks for more"
+        );
+        for seat in [first, second] {
+            endpoints.release(seat, Signal::Success, now);
+        }
+        assert_eq!(endpoints.taken(), 0);
     }
 
     /// Slow attempts of all endpoints leave half of what may be in flight to the others (design D7).

@@ -1,5 +1,5 @@
-//! Makes a batch: reads the events of deliveries that may travel together, writes them into one body until it is full, and
-//! waits for the engine's leave to send it. What is left over goes back in line.
+//! Makes batches: reads the events of deliveries that may travel together, and writes them into one body until it is full. The
+//! engine starts it, or does not; what is left over makes the next one, or goes back in line.
 //!
 //! The engine holds positions and knows nothing of bytes (design D6), so it cannot know how many events fit into a body. This
 //! task does, and the engine records which deliveries start before the request's first byte goes out, as for a single one.
@@ -10,13 +10,11 @@ use std::sync::Arc;
 use hedgerow_core::batch::{BatchLimits, Filling, Offer};
 use hedgerow_core::position::{Position, SubscriptionId, TopicId};
 use hedgerow_core::retry::DeliveryKey;
-use hedgerow_core::time::Now;
 use hedgerow_dialect::delivery::{self, BatchBody, CommonText, Content, ResolvedHeaders};
 use hedgerow_dialect::event_grid::path_of;
-use hedgerow_io::clock::OpenExchange;
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError, StoredEvent};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use crate::attempt::{self, Context, Job, Report, ReportKind};
 use crate::plan::Plan;
@@ -26,6 +24,9 @@ const READ_BYTES_MAX: usize = 256 * 1024;
 
 /// The next event is read together with the one before if no more than so many lie between them.
 const NEAR: u64 = 16;
+
+/// What one task makes beyond its first batch at most: it waits in memory for the engine's word.
+const AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// What is to be gathered.
 pub(crate) struct Gather {
@@ -41,29 +42,20 @@ pub(crate) struct Gather {
     pub(crate) is_line: bool,
     /// Bytes of the body that was made last.
     pub(crate) capacity: usize,
+    /// How many batches are made of them at most.
+    pub(crate) batches_max: usize,
 }
 
 /// A batch that may be sent.
 pub(crate) struct Gathered {
     pub(crate) token: u64,
-    /// The deliveries in it, some of those that were given, in their order.
-    pub(crate) seqs: Vec<u64>,
-    /// Bytes of its body.
-    pub(crate) body_bytes: usize,
-    /// Dropped, it is not sent.
-    pub(crate) leave: oneshot::Sender<Leave>,
+    pub(crate) batch: Batch,
+    /// No other one comes of the same task.
+    pub(crate) is_last: bool,
 }
 
-/// The engine has recorded that the attempt starts.
-pub(crate) struct Leave {
-    /// Which attempt, from 1, the same for all.
-    pub(crate) attempt: u16,
-    pub(crate) started: Now,
-    pub(crate) exchange: OpenExchange,
-}
-
-/// A batch as it goes out.
-struct Formed {
+/// Events in one body. Dropped, it is not sent.
+pub(crate) struct Batch {
     events: VecDeque<(u64, StoredEvent)>,
     body: Vec<u8>,
     data_version: CommonText,
@@ -72,57 +64,88 @@ struct Formed {
     custom: ResolvedHeaders,
 }
 
-/// Makes the batch, and sends it when it may.
-pub(crate) async fn run(context: Arc<Context>, gather: Gather, reports: mpsc::Sender<Report>) {
-    let formed = form(&context.store, &gather).await;
-    let key = DeliveryKey {
-        subscription: gather.subscription,
-        seq: gather.seqs[0],
-    };
-    let token = gather.token;
-    let (leave, told) = oneshot::channel();
-    let (formed, kind) = match formed {
-        Ok(formed) => {
-            let kind = ReportKind::Gathered(Gathered {
-                token,
-                seqs: formed.events.iter().map(|(seq, _)| *seq).collect(),
-                body_bytes: formed.body.len(),
-                leave,
-            });
-            (Some(formed), kind)
+impl Batch {
+    /// The deliveries in it, in the order in which they were given.
+    pub(crate) fn seqs(&self) -> Vec<u64> {
+        self.events.iter().map(|(seq, _)| *seq).collect()
+    }
+
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
+}
+
+/// Makes the batches, one behind the other.
+pub(crate) async fn run(context: Arc<Context>, mut gather: Gather, reports: mpsc::Sender<Report>) {
+    let mut shelf = VecDeque::new();
+    let mut bytes = 0;
+    for number in 1.. {
+        let key = DeliveryKey {
+            subscription: gather.subscription,
+            seq: gather.seqs[0],
+        };
+        let token = gather.token;
+        let (kind, is_last) = match form(&context.store, &gather, &mut shelf).await {
+            Ok(batch) => {
+                let made = batch.seqs();
+                gather.leave_out(&made);
+                gather.capacity = batch.body.len();
+                bytes += batch.body.len();
+                // A batch that would not be full can wait for those to come, as if it had not been thought of yet.
+                let is_last = number >= gather.batches_max
+                    || bytes >= AHEAD_BYTES_MAX
+                    || gather.seqs.len() < made.len();
+                let gathered = Gathered {
+                    token,
+                    batch,
+                    is_last,
+                };
+                (ReportKind::Gathered(gathered), is_last)
+            }
+            Err((seq, error)) => (ReportKind::NotGathered { token, seq, error }, true),
+        };
+        // The engine may be gone, and then nobody is left to tell.
+        let told = reports.send(Report { key, kind }).await;
+        if is_last || told.is_err() {
+            return;
         }
-        Err((seq, error)) => (None, ReportKind::NotGathered { token, seq, error }),
-    };
-    // The engine may be gone, and then nobody is left to tell.
-    let _ = reports.send(Report { key, kind }).await;
-    let (Some(mut formed), Ok(leave)) = (formed, told.await) else {
+    }
+}
+
+impl Gather {
+    /// Takes out what was made into a batch, which is given in the same order.
+    fn leave_out(&mut self, taken: &[u64]) {
+        let mut taken = taken.iter().peekable();
+        self.seqs.retain(|seq| taken.next_if_eq(&seq).is_none());
+    }
+}
+
+/// Sends a batch whose start is recorded.
+pub(crate) async fn send(
+    context: Arc<Context>,
+    job: Job,
+    batch: Batch,
+    reports: mpsc::Sender<Report>,
+) {
+    let mut events = batch.events;
+    let Some((seq, first)) = events.pop_front() else {
         return;
     };
-    let Some((seq, first)) = formed.events.pop_front() else {
-        return;
-    };
-    let job = Job {
-        key: DeliveryKey { seq, ..key },
-        topic: gather.topic,
-        attempt: leave.attempt,
-        plan: gather.plan,
-        started: leave.started,
-        exchange: leave.exchange,
-    };
+    debug_assert_eq!(seq, job.key.seq, "a batch is known by its first event");
     let sent = Content::Batch {
-        events: 1 + formed.events.len(),
-        data_version: formed.data_version.get(),
+        events: 1 + events.len(),
+        data_version: batch.data_version.get(),
     };
-    let trace = formed.trace.get().and_then(attempt::next_trace);
-    let custom = formed.custom;
+    let trace = batch.trace.get().and_then(attempt::next_trace);
     let trace = trace.as_deref();
     let id = || {
-        let seqs = formed.events.iter().map(|(seq, _)| *seq);
+        let seqs = events.iter().map(|(seq, _)| *seq);
         let seqs = std::iter::once(seq).chain(seqs).collect();
-        message_id(&context.store_id, key.subscription, job.topic, seqs)
+        let subscription = job.key.subscription;
+        message_id(&context.store_id, subscription, job.topic, seqs)
     };
-    let request = attempt::post(&context, &job, formed.body, sent, &custom, trace, id);
-    let others = formed.events.into();
+    let request = attempt::post(&context, &job, batch.body, sent, &batch.custom, trace, id);
+    let others = events.into();
     attempt::exchange(&context, job, first, others, request, reports).await;
 }
 
@@ -141,25 +164,28 @@ fn message_id(
 }
 
 /// Fills a body, in the order in which the deliveries are given, until the next one does not fit.
-async fn form(store: &Arc<dyn Store>, gather: &Gather) -> Result<Formed, (u64, StoreError)> {
+async fn form(
+    store: &Arc<dyn Store>,
+    gather: &Gather,
+    shelf: &mut VecDeque<(u64, StoredEvent)>,
+) -> Result<Batch, (u64, StoreError)> {
     let schema = gather.plan.delivery_schema;
     let topic_path = &gather.plan.topic_path;
     let mut body = BatchBody::begin(schema, topic_path, gather.capacity);
     let mut filling = Filling::new(gather.limits);
-    let mut formed = Formed {
+    let mut formed = Batch {
         events: VecDeque::with_capacity(gather.seqs.len().min(READ_AHEAD_MAX)),
         body: Vec::new(),
         data_version: CommonText::default(),
         trace: CommonText::default(),
         custom: ResolvedHeaders::none(),
     };
-    let mut shelf = VecDeque::new();
     for (at, seq) in gather.seqs.iter().copied().enumerate() {
         let left = gather
             .limits
             .preferred_bytes
             .saturating_sub(filling.bytes());
-        let event = next_event(store, gather, at, left, &mut shelf).await;
+        let event = next_event(store, gather, at, left, shelf).await;
         let event = event.map_err(|error| (seq, error))?;
         let unpacked = unpack_event(&event.bytes).map_err(|error| (seq, error))?;
         let bytes = body.push(&unpacked, event.published);
@@ -173,6 +199,10 @@ async fn form(store: &Arc<dyn Store>, gather: &Gather) -> Result<Formed, (u64, S
             }
             Offer::PassedOver | Offer::Full => {
                 body.undo();
+                drop(path);
+                drop(unpacked);
+                // It is the first of the next one.
+                shelf.push_front((seq, event));
                 break;
             }
         }

@@ -82,11 +82,11 @@ pub(crate) struct Runner {
     parts: HashMap<u64, u64>,
     /// What is known beside if its events are ordered.
     pub(crate) order: Option<Box<order::Order>>,
-    /// The batch that is being made.
+    /// The batches that are being made.
     pub(crate) gathering: Option<Gathering>,
     /// How long its batches took to be answered.
     pub(crate) response_times: ResponseTimes,
-    /// Batches that were begun to be made, and the bytes of the body that was made last.
+    /// How often batches were begun to be made, and the bytes of the body that was made last.
     pub(crate) gathered: u64,
     pub(crate) body_bytes: usize,
     /// Every row of the due index up to here is in `due` or `letters`; rows behind it are only in the view.

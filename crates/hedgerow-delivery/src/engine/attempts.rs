@@ -54,22 +54,17 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
-        let mut room = StoreRoom::from(&usage);
-        room.attempts_max = room.attempts_max.saturating_sub(self.beside_attempts());
-        while may_start && let Some((seated, mut seat)) = self.endpoints.next_turn(self.turn, room)
-        {
-            if let Some(runner) = self.runners.get_mut(&seated) {
+        let room = self.room_for_attempts(&usage);
+        while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
+            if let Some(runner) = self.runners.get_mut(&id) {
                 runner.is_queued = false;
             }
-            let Some((id, next)) = self.take_turn(seated) else {
+            let Some((id, next)) = self.take_turn(id) else {
                 self.endpoints.release(seat, Signal::GivenUp, self.turn);
                 // Something else may be first now, or has to end.
-                self.queue_ended(seated);
+                self.queue_ended(id);
                 continue;
             };
-            if id != seated {
-                self.endpoints.pass(&mut seat, id);
-            }
             let batches = |runner: &Runner| runner.plan.batch.is_some();
             if self.runners.get(&id).is_some_and(batches) {
                 self.gather(id, next, seat);
@@ -80,6 +75,13 @@ impl Engine {
             self.plan_wake(id)?;
         }
         Ok(())
+    }
+
+    /// What room the store has for attempts, beside what is under way otherwise.
+    pub(super) fn room_for_attempts(&self, usage: &Usage) -> StoreRoom {
+        let mut room = StoreRoom::from(usage);
+        room.attempts_max = room.attempts_max.saturating_sub(self.beside_attempts());
+        room
     }
 
     /// What was due when its subscription stood in line may have to end by the time of its turn.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use hedgerow_core::hold::{DueOrder, Gate};
+use hedgerow_core::limits;
 use hedgerow_core::outcome::DeadLetterReason;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::retry;
@@ -11,6 +12,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoreError;
 
 use super::{Engine, Phase};
+use crate::endpoints::Seat;
 use crate::runner::{Next, Runner};
 use crate::windows::EndpointKey;
 
@@ -123,6 +125,28 @@ impl Engine {
         Some((id, next))
     }
 
+    /// A seat for the next batch of a row, which begins with this delivery: taken beside the line, and so only where nobody stands
+    /// in it.
+    pub(super) fn take_seat_for_next(&mut self, id: SubscriptionId, first: &Next) -> Option<Seat> {
+        let now = self.now();
+        let runner = self.runners.get(&id)?;
+        let usage = self.store.usage();
+        if usage.queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX
+            || self.gate(runner) != Gate::Open
+            || !self.has_leave(runner, None)
+            || self.is_resting(runner, first.due, now)
+        {
+            return None;
+        }
+        let (target, delayed_at) = (&runner.plan.endpoint, &runner.plan.delayed_at);
+        let room = self.room_for_attempts(&usage);
+        let seat = self.endpoints.seat_beside(target, id, self.turn, room)?;
+        if let Some(endpoint) = self.windows.get_mut(delayed_at) {
+            endpoint.window.note_start(first.due, now);
+        }
+        Some(seat)
+    }
+
     /// What the subscription would start now that another one, or itself, has a seat.
     fn startable(&self, id: SubscriptionId, seated: SubscriptionId) -> Option<(DueOrder, Next)> {
         let runner = self.runners.get(&id)?;
@@ -144,9 +168,12 @@ impl Engine {
     /// Whether its limits allow another attempt: what may wait to be settled, how many its endpoint takes (ED-167), and how
     /// many it asks for itself. The seat that the attempt would have may be taken already, by the subscription that is `seated`.
     fn may_begin(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
+        runner.gathering.is_none() && self.has_leave(runner, seated)
+    }
+
+    fn has_leave(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
         let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
         !is_unread
-            && runner.gathering.is_none()
             && runner.unsettled_successes < self.settings.unsettled_successes_max
             && runner.not_before <= self.now()
             && runner.plan.limits.max_concurrency.is_none_or(|max| {

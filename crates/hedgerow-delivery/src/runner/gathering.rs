@@ -1,5 +1,5 @@
-//! Deliveries of one subscription that are being made into a batch: taken out of the line, and not started yet. There is one
-//! batch at a time, so that events are begun in their order.
+//! Deliveries of one subscription that are being made into batches: taken out of the line, and not started yet. One task makes
+//! them at a time, so that events are begun in their order.
 
 use hedgerow_core::batch::Alike;
 use hedgerow_core::time::Timestamp;
@@ -11,27 +11,26 @@ use crate::endpoints::Seat;
 /// Rows of the due index that are looked at for one batch at most: those that may not travel in it are passed over.
 const LOOK_MAX: usize = 4_096;
 
-/// A batch that is being made.
+/// Batches that are being made.
 pub(crate) struct Gathering {
     /// Which of the subscription's.
     pub(crate) token: u64,
-    /// In the order in which they are due.
+    /// Those that did not start, in the order in which they are due.
     candidates: Vec<Next>,
     /// Their numbers, ascending.
     seqs: Vec<u64>,
-    pub(crate) seat: Seat,
+    /// For the first batch.
+    pub(crate) seat: Option<Seat>,
     pub(crate) abort: AbortHandle,
 }
 
 impl Gathering {
     pub(crate) fn new(token: u64, candidates: Vec<Next>, seat: Seat, abort: AbortHandle) -> Self {
-        let mut seqs: Vec<u64> = candidates.iter().map(|next| next.seq).collect();
-        seqs.sort_unstable();
         Self {
             token,
+            seqs: ascending(&candidates),
             candidates,
-            seqs,
-            seat,
+            seat: Some(seat),
             abort,
         }
     }
@@ -40,7 +39,7 @@ impl Gathering {
         self.seqs.binary_search(&seq).is_ok()
     }
 
-    pub(super) fn get(&self, seq: u64) -> Option<&Next> {
+    pub(crate) fn get(&self, seq: u64) -> Option<&Next> {
         self.candidates.iter().find(|next| next.seq == seq)
     }
 
@@ -64,13 +63,27 @@ impl Gathering {
         false
     }
 
-    /// Takes it apart: the deliveries that start, which are given in their order, and what is left over.
-    pub(crate) fn split(self, started: &[u64]) -> (Vec<Next>, Vec<Next>, Seat) {
+    /// Takes the deliveries out that start, which are given in their order.
+    pub(crate) fn take(&mut self, started: &[u64]) -> Vec<Next> {
         let mut wanted = started.iter().copied().peekable();
-        let candidates = self.candidates.into_iter();
-        let (started, left) = candidates.partition(|next| wanted.next_if_eq(&next.seq).is_some());
-        (started, left, self.seat)
+        let candidates = std::mem::take(&mut self.candidates).into_iter();
+        let (started, left): (Vec<_>, Vec<_>) =
+            candidates.partition(|next| wanted.next_if_eq(&next.seq).is_some());
+        self.seqs = ascending(&left);
+        self.candidates = left;
+        started
     }
+
+    /// Takes it apart: the deliveries that did not start, and the seat of the first batch if that did not.
+    pub(crate) fn into_rest(self) -> (Vec<Next>, Option<Seat>) {
+        (self.candidates, self.seat)
+    }
+}
+
+fn ascending(deliveries: &[Next]) -> Vec<u64> {
+    let mut seqs: Vec<u64> = deliveries.iter().map(|next| next.seq).collect();
+    seqs.sort_unstable();
+    seqs
 }
 
 impl Runner {
@@ -151,7 +164,7 @@ impl Runner {
         }
     }
 
-    /// The deliveries that are being made into a batch and were never begun.
+    /// The deliveries that are being made into batches and were never begun.
     pub(crate) fn gathering_unbegun(&self) -> usize {
         let gathering = self.gathering.as_ref();
         gathering.map_or(0, |gathering| gathering.unbegun().count())
