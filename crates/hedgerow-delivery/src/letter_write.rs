@@ -203,8 +203,8 @@ async fn write_blob(
         name: blob_name(&plan.subscription_name, now, &uuid),
         count: array.count(),
         bytes: array.finish(),
-        subscription: plan.subscription_name.clone(),
-        topic: plan.topic_name.clone(),
+        subscription: plan.subscription_name.to_string(),
+        topic: plan.topic_name.to_string(),
     };
     let told = WrittenBlob {
         container: blob.container.as_str().to_owned(),

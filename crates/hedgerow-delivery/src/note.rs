@@ -1,6 +1,7 @@
 //! What observers are told of each attempt: the terminal of `hedgerow dev` today, live pages later. Lossy: an observer
 //! that is slow misses notes, deliveries wait for nobody.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
@@ -15,9 +16,9 @@ use crate::plan::Plan;
 #[derive(Debug, Clone)]
 pub struct AttemptNote {
     /// The topic's name.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The subscription's name.
-    pub subscription: String,
+    pub subscription: Arc<str>,
     /// The event's id.
     pub event_id: String,
     /// Which attempt, from 1; 0 if the delivery ended without one.

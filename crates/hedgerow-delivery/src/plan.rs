@@ -30,14 +30,14 @@ use crate::windows::EndpointKey;
 #[allow(clippy::struct_excessive_bools)] // Each is declared by itself.
 pub(crate) struct Plan {
     /// What the subscription is made for, as people name it: a topic, a domain, or a domain topic.
-    pub(crate) topic_name: String,
+    pub(crate) topic_name: Arc<str>,
     /// The resource path of its topic, or of its domain whatever the topic.
     pub(crate) topic_path: String,
     /// The resource path of what the subscription is made for.
     pub(crate) source_path: String,
     /// Whether the topic tells of dead letters: what cannot be delivered of that must not go round in a circle (ED-264).
     pub(crate) is_of_notices: bool,
-    pub(crate) subscription_name: String,
+    pub(crate) subscription_name: Arc<str>,
     pub(crate) target: Target,
     /// The endpoint key of the target.
     pub(crate) endpoint: Target,
@@ -112,11 +112,11 @@ impl Plan {
         let ordering = subscription.spec.ordering.as_ref();
         let blocks = ordering.is_some_and(|ordering| ordering.on_failure == OnFailure::Block);
         Ok(Self {
-            topic_name: source_name(topic.name.as_str(), subscription.domain_topic.as_ref()),
+            topic_name: source_name(topic.name.as_str(), subscription.domain_topic.as_ref()).into(),
             topic_path: path_of_topic(topic),
             source_path: source_path(topic, subscription.domain_topic.as_ref()),
             is_of_notices: topic.spec.source.is_some(),
-            subscription_name: subscription.name.as_str().to_owned(),
+            subscription_name: subscription.name.as_str().into(),
             endpoint: target.endpoint(),
             target,
             path_and_query,

@@ -18,8 +18,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(97);
 /// After the last fault everything has settled after so long a time: the longest distance of slots is 12 h, a `Retry-After` of up to
 /// 6 h (ED-185) may pass over one, and what stands behind such an event in its line takes a while itself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(22 * 3_600);
-/// How long it takes at most until an endpoint is told of a deletion.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
 /// Declaring is tried so often, in so long a distance: longer than anything is down.
 const DECLARE_TRIES: u32 = 4_000;
 const DECLARE_AGAIN: Duration = Duration::from_secs(10);
@@ -62,8 +60,7 @@ async fn day(plan: Plan, is_printed: bool) -> Report {
     }
     observer.abort();
     if world.oracle().violation().is_none() {
-        let now = world.now();
-        world.oracle().conclude(now);
+        world.oracle().conclude();
     }
     let trace = world.trace();
     let oracle = world.oracle();
@@ -166,33 +163,15 @@ async fn settle(world: &Arc<World>, settled_by: Duration) {
             }
             continue;
         }
-        let now = world.now();
-        let left = world.oracle().unsettled(now);
+        let left = world.oracle().unsettled();
         if left.is_empty() && has_published {
-            return part(world).await;
+            return;
         }
         if world.elapsed() > settled_by {
             let message =
                 format!("{SETTLES_WITHIN:?} after the last fault there is left: {left:?}");
             return world.oracle().fail(message);
         }
-    }
-}
-
-/// At last a subscription goes: nothing is in the way of telling its endpoint (ED-171).
-async fn part(world: &Arc<World>) {
-    let Some(name) = world.oracle().tells_of_its_end() else {
-        return;
-    };
-    let told_before = world.oracle().notices_of(&name);
-    if let Err(error) = people::delete(world, &name).await {
-        let message = format!("{name} cannot be deleted: {error}");
-        return world.oracle().fail(message);
-    }
-    tokio::time::sleep(TOLD_WITHIN).await;
-    if world.oracle().notices_of(&name) != told_before + 1 {
-        let message = format!("ED-171: the endpoint of {name} was not told that it is gone");
-        world.oracle().fail(message);
     }
 }
 
@@ -211,12 +190,11 @@ async fn look(world: &Arc<World>) {
     }
     for plan in &world.plan.subscriptions {
         let asked = front.handle.ask(|answer| Command::Subscription {
-            topic: world.plan.source(plan),
+            topic: world.plan.topics[plan.topic].clone(),
             name: plan.name.clone(),
             answer,
         });
-        // It may be deleted.
-        let Ok(info) = asked.await else { continue };
+        let Ok(info) = asked.await else { return };
         let counters = info.counters;
         let ends = counters.delivered + counters.dead_lettered + counters.dropped;
         let open = info.pending - info.waiting;

@@ -5,7 +5,7 @@ mod catalog;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
+use hedgerow_core::event::{Data, Event};
 use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -20,8 +20,6 @@ use serde_json::Value;
 pub struct Model {
     pub topics: BTreeMap<TopicId, Topic>,
     pub subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    /// Those that were deleted.
-    pub gone: BTreeMap<SubscriptionId, Subscription>,
     /// Delayed delivery, by endpoint.
     pub windows: BTreeMap<String, Window>,
     pub replays: BTreeMap<u32, Replay>,
@@ -52,8 +50,6 @@ pub struct Known {
     /// What it can be ordered by: its subject, and its key in the data.
     pub subject: Option<String>,
     pub data_key: Option<String>,
-    /// The topic of the domain that it names.
-    pub domain_topic: Option<String>,
     /// The UUID of the dead letter that it is delivered again of.
     pub letter: Option<String>,
     /// The one subscription that it is for then, whatever it wants otherwise.
@@ -77,11 +73,6 @@ impl Known {
             event_type: event.event_type.clone().into_owned(),
             subject: event.subject.clone().map(Cow::into_owned),
             data_key,
-            domain_topic: event
-                .extensions
-                .iter()
-                .find(|(name, _)| name == DOMAIN_TOPIC)
-                .map(|(_, json)| json.trim_matches('"').to_ascii_lowercase()),
             letter: event.replay_of().map(str::to_owned),
             only: event.replayed_to(),
         }
@@ -93,8 +84,6 @@ pub struct Subscription {
     pub id: SubscriptionId,
     pub name: String,
     pub topic: TopicId,
-    /// The one topic of the domain that it is for.
-    pub domain_topic: Option<String>,
     pub spec: SubscriptionSpec,
     /// The first event that it is owed.
     pub from_seq: u64,
@@ -103,8 +92,6 @@ pub struct Subscription {
     /// Everything before that it wants was begun, or dropped: looked at so far.
     pub looked_to: u64,
     pub is_paused: bool,
-    /// Whether its endpoint has consented, or does not have to.
-    pub is_active: bool,
     pub probation: Option<Period>,
     /// The delivery that is tried alone on it.
     pub trial: Option<u64>,
@@ -176,11 +163,6 @@ impl Model {
         for window in self.windows.values_mut() {
             window.trial = None;
         }
-    }
-
-    /// A subscription that there is, or was.
-    pub fn known(&self, id: SubscriptionId) -> Option<&Subscription> {
-        self.subscriptions.get(&id).or_else(|| self.gone.get(&id))
     }
 
     /// The delivery, if it was begun.

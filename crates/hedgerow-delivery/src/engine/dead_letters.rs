@@ -255,8 +255,8 @@ impl Engine {
             Err(WriteFault::NoRoom(error)) => {
                 if runner.letters.rest(report.ended.plus(NO_ROOM_REST)) {
                     tracing::warn!(
-                        topic = plan.topic_name,
-                        subscription = plan.subscription_name,
+                        topic = &*plan.topic_name,
+                        subscription = &*plan.subscription_name,
                         %error,
                         "dead letters wait until there is room for them"
                     );
@@ -266,8 +266,8 @@ impl Engine {
             }
             Ok(()) => {
                 tracing::info!(
-                    topic = plan.topic_name,
-                    subscription = plan.subscription_name,
+                    topic = &*plan.topic_name,
+                    subscription = &*plan.subscription_name,
                     count,
                     "dead letters written"
                 );
@@ -275,8 +275,8 @@ impl Engine {
             }
             Err(WriteFault::Refused(error)) => {
                 tracing::warn!(
-                    topic = plan.topic_name,
-                    subscription = plan.subscription_name,
+                    topic = &*plan.topic_name,
+                    subscription = &*plan.subscription_name,
                     count,
                     %error,
                     "dead letters cannot be written"

@@ -260,7 +260,10 @@ impl Engine {
         };
         let name = |runner: &Runner| {
             let plan = &runner.plan;
-            (plan.topic_name.clone(), plan.subscription_name.clone())
+            (
+                plan.topic_name.to_string(),
+                plan.subscription_name.to_string(),
+            )
         };
         let probation = runner.probation.period().map(|period| EndedHold {
             state: HoldState::Probation,
@@ -448,8 +451,8 @@ impl Engine {
         let window = endpoint.and_then(|endpoint| endpoint.window.period());
         let until = |period: Option<Period>| period.map(|period| period.until.to_string());
         tracing::info!(
-            topic = runner.plan.topic_name,
-            subscription = runner.plan.subscription_name,
+            topic = &*runner.plan.topic_name,
+            subscription = &*runner.plan.subscription_name,
             probation_until = until(runner.probation.period()),
             delayed_until = until(window),
             "{what}"
@@ -516,8 +519,8 @@ fn alert_unauthorized(plan: &Plan) {
     tracing::warn!(
         category = "Alerts",
         resourceId = plan.source_path,
-        topic = plan.topic_name,
-        eventSubscriptionName = plan.subscription_name,
+        topic = &*plan.topic_name,
+        eventSubscriptionName = &*plan.subscription_name,
         outcome = Outcome::Unauthorized.as_str(),
         "the endpoint does not accept the credentials of the subscription: they may have run out"
     );

@@ -116,8 +116,8 @@ impl Engine {
         );
         if plan.disable_on_gone && end_status == GONE {
             tracing::warn!(
-                topic = plan.topic_name,
-                subscription = plan.subscription_name,
+                topic = &*plan.topic_name,
+                subscription = &*plan.subscription_name,
                 "its endpoint answered 410: the subscription is paused until somebody resumes it"
             );
             self.note_gone(key.subscription)?;

@@ -173,9 +173,7 @@ impl Known {
         // What is left was sent to subscriptions that are gone and not remembered, or left out.
         let is_topic_deleted = standings.topic_name.is_none();
         let gone = attempts.into_values().filter(|records| {
-            let name = records
-                .first()
-                .map(|record| record.subscription_name.as_str());
+            let name = records.first().map(|record| &*record.subscription_name);
             subscription
                 .is_none_or(|wanted| name.is_some_and(|name| name.eq_ignore_ascii_case(wanted)))
         });
@@ -459,7 +457,7 @@ fn of_deleted(attempts: Vec<HistoryRecord>) -> Option<DeliveryStory> {
     };
     Some(DeliveryStory {
         subscription: newest.subscription,
-        name: newest.subscription_name.clone(),
+        name: newest.subscription_name.to_string(),
         domain_topic: split_source(&newest.topic_name).1.map(str::to_owned),
         is_deleted: true,
         verdict: Verdict::Matched,

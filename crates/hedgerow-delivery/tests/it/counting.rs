@@ -38,13 +38,10 @@ async fn assert_remembered(
         assert_eq!(record.status, status);
         match (record.next, reason) {
             (HistoryNext::Dead(found), Some(reason)) => {
-                assert_eq!(
-                    (found, record.subscription_name.as_str()),
-                    (reason, "without")
-                );
+                assert_eq!((found, &*record.subscription_name), (reason, "without"));
             }
             (HistoryNext::DeadLetter(found, _), Some(reason)) => {
-                assert_eq!((found, record.subscription_name.as_str()), (reason, "with"));
+                assert_eq!((found, &*record.subscription_name), (reason, "with"));
             }
             (HistoryNext::Due(due), None) => {
                 let waits = due.since(record.ended);

@@ -89,7 +89,7 @@ async fn every_attempt_and_a_late_success_are_remembered() {
         assert_eq!((id, kind, attempt, outcome, status, is_delivered), row);
         let (topic_id, subscription) = (record.topic, record.subscription);
         assert_eq!((topic_id, subscription), (topic, info.subscription.id));
-        let names = [&record.topic_name, &record.subscription_name];
+        let names = [&*record.topic_name, &*record.subscription_name];
         assert_eq!(names, ["orders", "the-sub"]);
         assert!(record.published <= record.started && record.started <= record.ended);
         assert_eq!(record.excerpt, None, "there was no body");

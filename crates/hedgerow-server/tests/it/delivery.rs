@@ -55,10 +55,7 @@ async fn a_failed_attempt_is_made_again_and_counted() {
         (first.event_id.as_str(), first.attempt, first.status),
         ("1", 1, 500)
     );
-    assert_eq!(
-        (first.topic.as_str(), first.subscription.as_str()),
-        ("orders", "billing")
-    );
+    assert_eq!((&*first.topic, &*first.subscription), ("orders", "billing"));
     let second = attempts.next().await.unwrap();
     assert_eq!((second.attempt, second.outcome), (2, None));
     server.stop_and_wait().await;

@@ -1,7 +1,5 @@
 //! Whether everything has come to its end.
 
-use hedgerow_core::time::Timestamp;
-
 use super::Oracle;
 use crate::model::{Known, State, Subscription};
 
@@ -11,19 +9,16 @@ impl Subscription {
         if let Some(only) = event.only {
             return only == self.id;
         }
-        // ED-077: whoever is for all of a domain has no topic.
-        let is_here = self.domain_topic.is_none() || self.domain_topic == event.domain_topic;
         let types = self.spec.filter.included_event_types.as_ref();
         let is_it = |one: &String| one.eq_ignore_ascii_case(&event.event_type);
-        is_here && types.is_none_or(|types| types.iter().any(is_it))
+        types.is_none_or(|types| types.iter().any(is_it))
     }
 }
 
 impl Oracle {
     /// What has no end yet, at most a few of them; durable things only.
-    pub fn unsettled(&self, now: Timestamp) -> Vec<String> {
-        let overdue = self.overdue(now).take(5);
-        let mut left: Vec<_> = overdue.chain(self.open_replays().take(5)).collect();
+    pub fn unsettled(&self) -> Vec<String> {
+        let mut left: Vec<_> = self.open_replays().take(5).collect();
         for (id, subscription) in &self.durable.subscriptions {
             let events = &self.durable.topics[&subscription.topic].events;
             for (event, seq) in events.iter().zip(1..) {
@@ -47,19 +42,16 @@ impl Oracle {
     }
 
     /// Looks at everything for the last time.
-    pub fn conclude(&mut self, now: Timestamp) {
-        if let Some(first) = self.unsettled(now).first() {
+    pub fn conclude(&mut self) {
+        if let Some(first) = self.unsettled().first() {
             self.fail(format!("it never ended: {first}"));
         }
         let mut wrong = Vec::new();
-        let all = self.durable.subscriptions.values();
-        for subscription in all.chain(self.durable.gone.values()) {
+        for (id, subscription) in &self.durable.subscriptions {
             let counts = subscription.counts;
             self.tally.delivered += counts.delivered;
             self.tally.dead_lettered += counts.dead_lettered;
             self.tally.dropped += counts.dropped;
-        }
-        for (id, subscription) in &self.durable.subscriptions {
             for (seq, delivery) in &subscription.deliveries {
                 let mut exchanges = self.exchanges_of(*id, *seq);
                 let is_taken = exchanges.any(|one| one.takes(*seq) || one.is_unclear);

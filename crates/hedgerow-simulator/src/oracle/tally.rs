@@ -27,9 +27,6 @@ pub struct Tally {
     /// Replays of dead letters, and the events that they delivered again.
     pub replays: u64,
     pub replayed: u64,
-    /// Subscriptions that were deleted, or whose time came, and what endpoints were told of that.
-    pub departures: u64,
-    pub notices: u64,
 }
 
 impl Tally {
@@ -51,8 +48,6 @@ impl Tally {
         self.windows += other.windows;
         self.replays += other.replays;
         self.replayed += other.replayed;
-        self.departures += other.departures;
-        self.notices += other.notices;
     }
 }
 
@@ -79,15 +74,10 @@ impl fmt::Display for Tally {
             "holds              {} probations and {} windows were written down",
             self.probations, self.windows
         )?;
-        writeln!(
+        write!(
             f,
             "replays            {} of dead letters, {} events delivered again",
             self.replays, self.replayed
-        )?;
-        write!(
-            f,
-            "subscriptions gone {}, {} endpoints were told",
-            self.departures, self.notices
         )
     }
 }

@@ -1,27 +1,20 @@
 //! What subscriptions ask for.
 
-use std::time::Duration;
-
-use hedgerow_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    DOMAIN_TOPICS, EVENT_TYPES, EndpointPlan, MINUTE, SIGNING_SECRET, SUBJECT_HEADER,
-    SubscriptionPlan, TopicKind,
-};
+use super::{EVENT_TYPES, EndpointPlan, SIGNING_SECRET, SUBJECT_HEADER, SubscriptionPlan};
 use crate::dice::Dice;
 
 /// One of the subscriptions of a day.
 pub(super) fn subscription(
     seed: u64,
     number: u64,
-    kinds: &[TopicKind],
+    topics: usize,
     endpoints: &[EndpointPlan],
-    faults: Duration,
 ) -> SubscriptionPlan {
     let mut dice = Dice::of(&[seed, 6, number]);
     let name = format!("sub{number}");
-    let topic = dice.between(0..=kinds.len() as u64 - 1) as usize;
+    let topic = dice.between(0..=topics as u64 - 1) as usize;
     let endpoint = dice.between(0..=endpoints.len() as u64 - 1) as usize;
     let host = &endpoints[endpoint].host;
     let mut json = json!({
@@ -71,18 +64,7 @@ pub(super) fn subscription(
     batch(seed, number, &mut json);
     ordering(seed, number, &mut json);
     extras(seed, number, &mut json);
-    expiration(seed, number, faults, &mut json);
-    if kinds[topic] == TopicKind::CloudDomain {
-        json["eventDeliverySchema"] = "CloudEventSchemaV1_0".into();
-    }
-    let named = [None, Some(DOMAIN_TOPICS[0]), Some(DOMAIN_TOPICS[1])];
-    let domain_topic = Dice::of(&[seed, 51, number]).pick(&named);
-    SubscriptionPlan {
-        name,
-        topic,
-        domain_topic: domain_topic.filter(|_| kinds[topic] != TopicKind::Topic),
-        json,
-    }
+    SubscriptionPlan { name, topic, json }
 }
 
 /// Some subscriptions want their events together.
@@ -114,16 +96,6 @@ fn ordering(seed: u64, number: u64, json: &mut Value) {
             "key": dice.pick(&["subject", "data.order.key"]),
             "onFailure": dice.pick(&["skip", "skip", "block"]),
         });
-    }
-}
-
-/// Some subscriptions go at a time.
-fn expiration(seed: u64, number: u64, faults: Duration, json: &mut Value) {
-    let mut dice = Dice::of(&[seed, 19, number]);
-    if dice.percent(12) {
-        let span = dice.seconds(30 * MINUTE..=faults.as_secs());
-        let at = Timestamp::from_millis(crate::START_MS).plus(span);
-        json["expirationTimeUtc"] = at.to_string().into();
     }
 }
 

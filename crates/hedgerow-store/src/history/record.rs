@@ -1,5 +1,6 @@
 //! What is remembered of an attempt.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_core::limits;
@@ -35,11 +36,11 @@ pub struct HistoryRecord {
     /// The event's topic.
     pub topic: TopicId,
     /// The topic's name.
-    pub topic_name: String,
+    pub topic_name: Arc<str>,
     /// Whose delivery.
     pub subscription: SubscriptionId,
     /// The subscription's name.
-    pub subscription_name: String,
+    pub subscription_name: Arc<str>,
     /// The event's number in its topic.
     pub seq: u64,
     /// Which attempt, from 1; 0 for an end without attempt.
@@ -141,8 +142,8 @@ impl HistoryRecord {
     /// Cuts every text to its bound: the stored form has one.
     pub(super) fn bound(&mut self) {
         cut(&mut self.event_id, EVENT_ID_BYTES_MAX);
-        cut(&mut self.topic_name, SOURCE_BYTES_MAX);
-        cut(&mut self.subscription_name, NAME_BYTES_MAX);
+        cut_name(&mut self.topic_name, SOURCE_BYTES_MAX);
+        cut_name(&mut self.subscription_name, NAME_BYTES_MAX);
         if let Some(detail) = &mut self.detail {
             cut(detail, DETAIL_BYTES_MAX);
         }
@@ -162,6 +163,13 @@ impl HistoryRecord {
                 .excerpt
                 .as_ref()
                 .map_or(0, |excerpt| excerpt.text.len())
+    }
+}
+
+/// Names are shared by all that tells of them.
+fn cut_name(name: &mut Arc<str>, bytes_max: usize) {
+    if name.len() > bytes_max {
+        *name = beginning(name, bytes_max).into();
     }
 }
 

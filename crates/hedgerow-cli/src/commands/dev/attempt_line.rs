@@ -162,8 +162,8 @@ mod tests {
 
     fn note() -> AttemptNote {
         AttemptNote {
-            topic: "demo".to_owned(),
-            subscription: "demo".to_owned(),
+            topic: "demo".into(),
+            subscription: "demo".into(),
             event_id: "1".to_owned(),
             attempt: 2,
             outcome: None,
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn lines_say_what_is_next_in_columns() {
         let busy = AttemptNote {
-            subscription: "demo-fails".to_owned(),
+            subscription: "demo-fails".into(),
             event_id: "fails-1".to_owned(),
             outcome: Some(Outcome::Busy),
             status: 503,
