@@ -298,6 +298,30 @@ impl Turns {
         Some((subscription, leave))
     }
 
+    /// Gives a leave to another subscription, whose attempt is the endpoint's next: it counts as that one's from now on, in the lane
+    /// in which it was given.
+    pub fn pass(&mut self, leave: &mut Leave, to: SubscriptionId) {
+        let from = std::mem::replace(&mut leave.subscription, to);
+        let is_young = match self.young.get_mut(&leave.number) {
+            Some(young) => {
+                young.subscription = to;
+                true
+            }
+            None => false,
+        };
+        let lingering = u32::from(!is_young);
+        if let Some(member) = self.members.get_mut(&from) {
+            member.open -= 1;
+            member.lingering -= lingering;
+            if member.is_idle() {
+                self.members.remove(&from);
+            }
+        }
+        let member = self.members.entry(to).or_default();
+        member.open += 1;
+        member.lingering += lingering;
+    }
+
     /// Takes a leave back, and learns from what the attempt met.
     pub fn release(&mut self, leave: Leave, signal: Signal, now: Now) {
         self.grow_older(now.instant);

@@ -314,6 +314,14 @@ impl Endpoints {
         self.taken
     }
 
+    /// Gives a seat to another subscription that delivers to the same endpoint.
+    pub(crate) fn pass(&mut self, seat: &mut Seat, to: SubscriptionId) {
+        let Seat { target, leave } = seat;
+        if let Some(endpoint) = self.by_target.get_mut(&**target) {
+            endpoint.turns.pass(leave, to);
+        }
+    }
+
     /// Gives a seat back, with what the attempt met.
     pub(crate) fn release(&mut self, seat: Seat, signal: Signal, now: Now) {
         let Seat { target, leave } = seat;

@@ -55,16 +55,20 @@ impl Engine {
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
         let room = self.room_for_attempts(&usage);
-        while may_start && let Some((id, seat)) = self.endpoints.next_turn(self.turn, room) {
-            if let Some(runner) = self.runners.get_mut(&id) {
+        while may_start && let Some((seated, mut seat)) = self.endpoints.next_turn(self.turn, room)
+        {
+            if let Some(runner) = self.runners.get_mut(&seated) {
                 runner.is_queued = false;
             }
-            let Some((id, next)) = self.take_turn(id) else {
+            let Some((id, next)) = self.take_turn(seated) else {
                 self.endpoints.release(seat, Signal::GivenUp, self.turn);
                 // Something else may be first now, or has to end.
-                self.queue_ended(id);
+                self.queue_ended(seated);
                 continue;
             };
+            if id != seated {
+                self.endpoints.pass(&mut seat, id);
+            }
             let batches = |runner: &Runner| runner.plan.batch.is_some();
             if self.runners.get(&id).is_some_and(batches) {
                 self.gather(id, next, seat);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hedgerow_delivery::command::Command;
 use hedgerow_delivery::explain::{DeliveryState, ExplainQuery, WaitingFor};
 use serde_json::{Value, json};
 
@@ -104,6 +105,47 @@ async fn what_was_timed_out_makes_room() {
     assert_eq!(world.seen_ids()[1..], ["e0001", "e0002"]);
     world.sleep_until(Duration::from_secs(120)).await;
     assert_eq!(world.info("orders", "limited").await.counters.delivered, 3);
+}
+
+/// ED-238 with D7: the trial after a window is the endpoint's, whose ever turn it is. It counts as one of the subscription that it
+/// is of, which starts no other beside it.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_in_the_turn_of_another_counts() {
+    let meet = |id: &str, attempt: usize| match (id, attempt) {
+        ("e0000", 0) => Meet::status(500),
+        _ => Meet::late(200, 20),
+    };
+    let world = World::new(meet);
+    let (others, early) = (world.topic("others").await, world.topic("early").await);
+    for (topic, name, limits) in [
+        ("others", "first", json!({})),
+        ("early", "limited", json!({ "maxConcurrency": 1 })),
+    ] {
+        let mut spec = limited("a.example", &limits);
+        spec["delayedDelivery"] = json!({ "events": 1, "firstWindow": 60 });
+        world.subscribe(topic, name, spec).await.unwrap();
+    }
+    publish(&world, early, 3).await;
+    world.sleep_until(Duration::from_secs(20)).await;
+    world.publish(others, &["f"]).await;
+    let of_limited = |world: &World| {
+        let ids = world.seen_ids().into_iter();
+        ids.filter(|id| id.starts_with('e')).count()
+    };
+    world.sleep_until(Duration::from_secs(65)).await;
+    assert_eq!(of_limited(&world), 2, "the first failure, and the trial");
+    let reset = |answer| Command::ResetSubscription {
+        topic: "early".to_owned(),
+        name: "limited".to_owned(),
+        answer,
+    };
+    world.handle.ask(reset).await.unwrap();
+    world.sleep_until(Duration::from_secs(75)).await;
+    assert_eq!(of_limited(&world), 2, "{:?}", world.seen_ids());
+    assert_eq!(world.info("early", "limited").await.open_attempts, 1);
+    world.sleep_until(Duration::from_secs(200)).await;
+    assert_eq!(world.info("early", "limited").await.counters.delivered, 3);
+    assert_eq!(world.info("others", "first").await.open_attempts, 0);
 }
 
 /// No second has more starts than it says; over a restart neither.
