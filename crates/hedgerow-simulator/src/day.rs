@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(97);
 /// After the last fault everything has settled after so long a time: the longest distance of slots is 12 h, a `Retry-After` of up to
 /// 6 h (ED-185) may pass over one, and what stands behind such an event in its line takes a while itself.
 const SETTLES_WITHIN: Duration = Duration::from_secs(22 * 3_600);
+/// How long it takes at most until an endpoint is told of a deletion.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 /// Declaring is tried so often, in so long a distance: longer than anything is down.
 const DECLARE_TRIES: u32 = 4_000;
 const DECLARE_AGAIN: Duration = Duration::from_secs(10);
@@ -60,7 +62,8 @@ async fn day(plan: Plan, is_printed: bool) -> Report {
     }
     observer.abort();
     if world.oracle().violation().is_none() {
-        world.oracle().conclude();
+        let now = world.now();
+        world.oracle().conclude(now);
     }
     let trace = world.trace();
     let oracle = world.oracle();
@@ -163,15 +166,33 @@ async fn settle(world: &Arc<World>, settled_by: Duration) {
             }
             continue;
         }
-        let left = world.oracle().unsettled();
+        let now = world.now();
+        let left = world.oracle().unsettled(now);
         if left.is_empty() && has_published {
-            return;
+            return part(world).await;
         }
         if world.elapsed() > settled_by {
             let message =
                 format!("{SETTLES_WITHIN:?} after the last fault there is left: {left:?}");
             return world.oracle().fail(message);
         }
+    }
+}
+
+/// At last a subscription goes: nothing is in the way of telling its endpoint (ED-171).
+async fn part(world: &Arc<World>) {
+    let Some(name) = world.oracle().tells_of_its_end() else {
+        return;
+    };
+    let told_before = world.oracle().notices_of(&name);
+    if let Err(error) = people::delete(world, &name).await {
+        let message = format!("{name} cannot be deleted: {error}");
+        return world.oracle().fail(message);
+    }
+    tokio::time::sleep(TOLD_WITHIN).await;
+    if world.oracle().notices_of(&name) != told_before + 1 {
+        let message = format!("ED-171: the endpoint of {name} was not told that it is gone");
+        world.oracle().fail(message);
     }
 }
 
@@ -194,7 +215,8 @@ async fn look(world: &Arc<World>) {
             name: plan.name.clone(),
             answer,
         });
-        let Ok(info) = asked.await else { return };
+        // It may be deleted.
+        let Ok(info) = asked.await else { continue };
         let counters = info.counters;
         let ends = counters.delivered + counters.dead_lettered + counters.dropped;
         let open = info.pending - info.waiting;

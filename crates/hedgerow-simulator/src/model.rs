@@ -20,6 +20,8 @@ use serde_json::Value;
 pub struct Model {
     pub topics: BTreeMap<TopicId, Topic>,
     pub subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    /// Those that were deleted.
+    pub gone: BTreeMap<SubscriptionId, Subscription>,
     /// Delayed delivery, by endpoint.
     pub windows: BTreeMap<String, Window>,
     pub replays: BTreeMap<u32, Replay>,
@@ -92,6 +94,8 @@ pub struct Subscription {
     /// Everything before that it wants was begun, or dropped: looked at so far.
     pub looked_to: u64,
     pub is_paused: bool,
+    /// Whether its endpoint has consented, or does not have to.
+    pub is_active: bool,
     pub probation: Option<Period>,
     /// The delivery that is tried alone on it.
     pub trial: Option<u64>,
@@ -163,6 +167,11 @@ impl Model {
         for window in self.windows.values_mut() {
             window.trial = None;
         }
+    }
+
+    /// A subscription that there is, or was.
+    pub fn known(&self, id: SubscriptionId) -> Option<&Subscription> {
+        self.subscriptions.get(&id).or_else(|| self.gone.get(&id))
     }
 
     /// The delivery, if it was begun.

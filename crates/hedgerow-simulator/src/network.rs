@@ -106,6 +106,7 @@ struct Asked {
     /// Whose it is.
     subscription: String,
     count: Option<u16>,
+    kind: Kind,
     /// The dead letter that it is delivered again of.
     letter: Option<String>,
     ids: Vec<String>,
@@ -116,6 +117,14 @@ struct Asked {
     subject: Option<String>,
     /// Whether it is signed rightly; `None` if it is not signed.
     is_signed: Option<bool>,
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Delivery,
+    /// Its subscription is gone.
+    Notice,
 }
 
 /// What a receiver does with a request.
@@ -180,11 +189,21 @@ impl Receiver {
         }
         let path = head.split(' ').nth(1).unwrap_or_default();
         let subscription = path.split_once("code=").map_or("", |(_, name)| name);
+        let kind = match header("aeg-event-type").as_deref() {
+            Some("SubscriptionDeletion") => Kind::Notice,
+            _ => Kind::Delivery,
+        };
+        let ids = match kind {
+            Kind::Delivery => ids_in(&bytes[head_len..head_len + body_len]),
+            // Drawn, and not from the seed.
+            Kind::Notice => Vec::new(),
+        };
         Some(Asked {
             subscription: subscription.to_owned(),
             count: header("aeg-delivery-count").and_then(|count| count.parse().ok()),
+            kind,
             letter: header("hedgerow-replay-of"),
-            ids: ids_in(&bytes[head_len..head_len + body_len]),
+            ids,
             is_array: bytes[head_len..].first() == Some(&b'['),
             bytes: body_len,
             subject: header(SUBJECT_HEADER),
@@ -207,6 +226,13 @@ impl Receiver {
     }
 
     fn arrived(&self, asked: &Asked) -> Option<Place> {
+        if asked.kind == Kind::Notice {
+            let name = &asked.subscription;
+            self.world
+                .note(format_args!("{} is told that {name} is gone", self.host));
+            self.world.oracle().noticed(name, &self.host);
+            return None;
+        }
         let Asked {
             subscription,
             count,

@@ -5,11 +5,13 @@
 //! | a record is queued | the rules of the specification and what receivers did (`oracle/records.rs`) |
 //! | a request arrives | what was begun (`oracle/wire.rs`) |
 //! | records are durable | the model of the log |
+//! | a subscription goes | what operators asked for, and what its endpoint is told (`oracle/departures.rs`) |
 //! | dead letters are delivered again | what was kept, and what an operator was told (`oracle/replays.rs`) |
 //! | the store is opened again | what was durable: all of it is there, and the view says the same (`oracle/store.rs`) |
 //! | it is quiet at last | every accepted event has its one end for everybody who wants it (`oracle/ending.rs`) |
 
 mod batches;
+mod departures;
 mod ending;
 mod exchanges;
 mod limits;
@@ -30,6 +32,7 @@ use hedgerow_store::record::{CatalogChange, Record};
 use hedgerow_store::secrets::Secrets;
 use hedgerow_store::{Appended, Group};
 
+use self::departures::Departures;
 pub use self::exchanges::{Exchange, Place};
 use self::replays::Replays;
 pub use self::tally::Tally;
@@ -53,7 +56,8 @@ pub struct Oracle {
     accepted: BTreeMap<String, Appended>,
     /// Where the events of each id stand: the one that was published, and those that are it again.
     places: BTreeMap<String, Vec<Position>>,
-    subscriptions: BTreeMap<String, SubscriptionId>,
+    /// Those that have, or had, each name.
+    subscriptions: BTreeMap<String, Vec<SubscriptionId>>,
     /// Every request that was begun, in the order of their beginnings.
     exchanges: Vec<Exchange>,
     /// Those that each delivery was in.
@@ -61,6 +65,7 @@ pub struct Oracle {
     /// How often the dead-letter store kept an event, by subscription and event.
     letters: BTreeMap<(String, String), u64>,
     replays: Replays,
+    departures: Departures,
     has_jitter: bool,
     /// What is wrong, if something is.
     violation: Option<String>,
@@ -143,7 +148,8 @@ impl Oracle {
                 self.durable.fold_change(&change);
                 self.live.fold_change(&change);
                 if let Change::SubscriptionCreated { id, name, .. } = &change {
-                    self.subscriptions.insert(name.as_str().to_owned(), *id);
+                    let ids = self.subscriptions.entry(name.as_str().to_owned());
+                    ids.or_default().push(*id);
                 }
             }
             Err(error) => self.fail(format!("a change of the catalog cannot be read: {error}")),
@@ -151,7 +157,7 @@ impl Oracle {
     }
 
     fn event(&self, id: SubscriptionId, seq: u64) -> Option<&Known> {
-        let topic = self.durable.subscriptions.get(&id)?.topic;
+        let topic = self.durable.known(id)?.topic;
         let events = &self.durable.topics.get(&topic)?.events;
         events.get(seq as usize - 1)
     }
@@ -161,7 +167,7 @@ impl Oracle {
     }
 
     fn name(&self, id: SubscriptionId, seq: u64) -> String {
-        let subscription = self.durable.subscriptions.get(&id);
+        let subscription = self.durable.known(id);
         let name = subscription.map_or("?", |subscription| &subscription.name);
         format!("{} of {name} (number {seq})", self.event_id(id, seq))
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use hedgerow_core::event::{Data, Event};
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
+use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::Command;
 use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_store::Store;
 use hedgerow_store::record::PackedEvents;
 
-pub use self::acts::{operate, resume_all};
+pub use self::acts::{delete, operate, resume_all};
 use crate::dice::Dice;
 use crate::plan::{EVENT_TYPES, Publication, SubscriptionPlan};
 use crate::world::World;
@@ -47,7 +48,14 @@ async fn put(
     json: &serde_json::Value,
 ) -> Result<(), String> {
     let front = world.front().ok_or("nobody serves")?;
-    let spec = SubscriptionSpec::check(json).map_err(|error| error.to_string())?;
+    let mut json = json.clone();
+    let end = json["expirationTimeUtc"].as_str();
+    let end = end.and_then(|end| end.parse::<Timestamp>().ok());
+    if end.is_some_and(|end| end <= world.now()) {
+        // It would be refused (ED-173).
+        json["expirationTimeUtc"].take();
+    }
+    let spec = SubscriptionSpec::check(&json).map_err(|error| error.to_string())?;
     let declaration = SubscriptionDeclaration {
         topic: world.plan.topics[plan.topic].clone(),
         name: plan.name.parse().expect("a valid name"),

@@ -177,6 +177,10 @@ pub enum Act {
     Replay(usize, ReplayPlan),
     /// Stops the replay of its dead letters that is under way, lets it go on, or ends it.
     Steer(usize, ReplaySteer),
+    /// Deletes the subscription.
+    Delete(usize),
+    /// Declares it as it was at first, perhaps after it was deleted.
+    Declare(usize),
 }
 
 /// Which dead letters, to whom and how fast.
@@ -203,7 +207,7 @@ impl Plan {
             .map(|n| endpoint(seed, n, faults))
             .collect();
         let subscriptions: Vec<SubscriptionPlan> = (0..dice.between(1..=6))
-            .map(|n| subscription(seed, n, topics.len(), &endpoints))
+            .map(|n| subscription(seed, n, topics.len(), &endpoints, faults))
             .collect();
         let acts = acts(seed, faults, &subscriptions);
         Self {

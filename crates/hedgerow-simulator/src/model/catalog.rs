@@ -29,6 +29,7 @@ impl Model {
                     purged_to: 0,
                     looked_to: from_seq,
                     is_paused: false,
+                    is_active: true,
                     probation: None,
                     trial: None,
                     generation: 0,
@@ -69,6 +70,7 @@ impl Model {
                     subscription.purged_to = events.len() as u64 + 1;
                 }
             }
+            Change::SubscriptionDeleted { id } => self.forget(*id),
             Change::ReplayCreated {
                 replay,
                 subscription,
@@ -92,6 +94,20 @@ impl Model {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A subscription is gone, with what was owed to it. A window that stands in its records stands in nobody's until another one
+    /// writes it down.
+    fn forget(&mut self, id: SubscriptionId) {
+        let Some(gone) = self.subscriptions.remove(&id) else {
+            return;
+        };
+        self.gone.insert(id, gone);
+        self.replays.retain(|_, replay| replay.subscription != id);
+        self.windows.retain(|_, window| window.keeper != id);
+        for window in self.windows.values_mut() {
+            window.trial = window.trial.filter(|(of, _)| *of != id);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Whether everything has come to its end.
 
+use hedgerow_core::time::Timestamp;
+
 use super::Oracle;
 use crate::model::{Known, State, Subscription};
 
@@ -17,8 +19,9 @@ impl Subscription {
 
 impl Oracle {
     /// What has no end yet, at most a few of them; durable things only.
-    pub fn unsettled(&self) -> Vec<String> {
-        let mut left: Vec<_> = self.open_replays().take(5).collect();
+    pub fn unsettled(&self, now: Timestamp) -> Vec<String> {
+        let overdue = self.overdue(now).take(5);
+        let mut left: Vec<_> = overdue.chain(self.open_replays().take(5)).collect();
         for (id, subscription) in &self.durable.subscriptions {
             let events = &self.durable.topics[&subscription.topic].events;
             for (event, seq) in events.iter().zip(1..) {
@@ -42,8 +45,8 @@ impl Oracle {
     }
 
     /// Looks at everything for the last time.
-    pub fn conclude(&mut self) {
-        if let Some(first) = self.unsettled().first() {
+    pub fn conclude(&mut self, now: Timestamp) {
+        if let Some(first) = self.unsettled(now).first() {
             self.fail(format!("it never ended: {first}"));
         }
         let mut wrong = Vec::new();

@@ -63,7 +63,7 @@ impl Exchange {
 impl Oracle {
     /// A request begins with these deliveries.
     pub(super) fn begin_exchange(&mut self, id: SubscriptionId, deliveries: &[StartedDelivery]) {
-        let spec = self.live.subscriptions.get(&id);
+        let spec = self.live.known(id);
         let batch = spec.map(|subscription| subscription.spec.batch);
         let response_timeout = spec.map(|subscription| subscription.spec.response_timeout);
         let place = self.exchanges.len();
@@ -116,7 +116,7 @@ impl Oracle {
 
     /// The request with these events that was begun and has not arrived yet: the newest of them, if there are several.
     pub(super) fn expected(&mut self, id: SubscriptionId, arrival: &Arrival<'_>) -> Option<Place> {
-        let topic = self.durable.subscriptions.get(&id)?.topic;
+        let topic = self.durable.known(id)?.topic;
         let events = &self.durable.topics.get(&topic)?.events;
         let is_it = |one: &Exchange| {
             let is_new = one.arrived.is_none() && Some(one.count) == arrival.count;

@@ -78,7 +78,7 @@ impl Oracle {
     pub(super) fn wrong_headers(&self, place: Place, arrival: &Arrival<'_>) -> Option<String> {
         let exchange = self.exchange_at(place);
         let id = exchange.subscription;
-        let spec = &self.durable.subscriptions.get(&id)?.spec;
+        let spec = &self.durable.known(id)?.spec;
         if arrival.is_signed != spec.signing.as_ref().map(|_| true) {
             let is_signed = arrival.is_signed;
             return Some(format!(

@@ -20,10 +20,15 @@ const CRASHES_MAX: u8 = 3;
 impl Oracle {
     /// The engine queued a record.
     pub fn journaled(&mut self, now: Timestamp, record: &Record) {
+        if self.is_of_gone(record) {
+            return self.journaled_of_gone(record);
+        }
         match record {
+            Record::Catalog(change) => self.judge_departure(now, change),
             Record::Started(started) => {
                 let wrong = self.wrong_batch(started);
                 if let Some(wrong) = wrong
+                    .or_else(|| self.wrong_life(started))
                     .or_else(|| self.wrong_order(started))
                     .or_else(|| self.wrong_limits(started))
                 {

@@ -121,6 +121,12 @@ impl Oracle {
                 wrong.push(format!("{}: rows {found:?}, not {expected:?}", known.name));
             }
         }
+        for (id, gone) in &self.durable.gone {
+            let rows = view.due(*id, FIRST_IN_FLIGHT, Timestamp::MAX, usize::MAX)?;
+            if !rows.is_empty() {
+                wrong.push(format!("{} is gone, and is owed {rows:?}", gone.name));
+            }
+        }
         for wrong in wrong {
             self.fail(format!("the view disagrees with the log: {wrong}"));
         }

@@ -27,6 +27,9 @@ pub struct Tally {
     /// Replays of dead letters, and the events that they delivered again.
     pub replays: u64,
     pub replayed: u64,
+    /// Subscriptions that were deleted, or whose time came, and what endpoints were told of that.
+    pub departures: u64,
+    pub notices: u64,
 }
 
 impl Tally {
@@ -48,6 +51,8 @@ impl Tally {
         self.windows += other.windows;
         self.replays += other.replays;
         self.replayed += other.replayed;
+        self.departures += other.departures;
+        self.notices += other.notices;
     }
 }
 
@@ -74,10 +79,15 @@ impl fmt::Display for Tally {
             "holds              {} probations and {} windows were written down",
             self.probations, self.windows
         )?;
-        write!(
+        writeln!(
             f,
             "replays            {} of dead letters, {} events delivered again",
             self.replays, self.replayed
+        )?;
+        write!(
+            f,
+            "subscriptions gone {}, {} endpoints were told",
+            self.departures, self.notices
         )
     }
 }

@@ -47,7 +47,7 @@ impl Oracle {
     pub fn arrived(&mut self, now: Timestamp, arrival: &Arrival<'_>) -> Option<Place> {
         self.tally.requests += 1;
         let name = arrival.subscription;
-        let Some(subscription) = self.subscriptions.get(name).copied() else {
+        let Some(subscriptions) = self.subscriptions.get(name).cloned() else {
             self.fail(format!("a request for {name}, which there is not"));
             return None;
         };
@@ -55,17 +55,22 @@ impl Oracle {
             self.fail(format!("a request for {name} without a count of attempts"));
             return None;
         };
-        let topic = self.durable.subscriptions[&subscription].topic;
+        let mut of_name = subscriptions.iter().rev().copied();
+        let topics = of_name.clone();
+        let topics: Vec<_> = topics
+            .filter_map(|id| Some(self.durable.known(id)?.topic))
+            .collect();
         for id in arrival.ids {
             match self.places.get(id) {
-                Some(places) if places.iter().any(|place| place.topic == topic) => {}
+                Some(places) if places.iter().any(|place| topics.contains(&place.topic)) => {}
                 Some(_) => self.fail(format!(
                     "{id} is delivered to a subscription of another topic"
                 )),
                 None => self.fail(format!("{id} is delivered and not durable")),
             }
         }
-        let Some(place) = self.expected(subscription, arrival) else {
+        let found = of_name.find_map(|id| Some((id, self.expected(id, arrival)?)));
+        let Some((subscription, place)) = found else {
             let ids = arrival.ids;
             self.fail(format!(
                 "ED-207: a request for {name} with {ids:?} after {count} attempts was not begun, or came twice, at {}",
@@ -74,6 +79,7 @@ impl Oracle {
             return None;
         };
         self.exchange(place).arrived = Some(now);
+        self.judge_arrival_of_gone(subscription);
         let wrong = self.wrong_form(subscription, place, arrival);
         if let Some(wrong) = wrong.or_else(|| self.wrong_headers(place, arrival)) {
             let ids = arrival.ids;
@@ -89,8 +95,8 @@ impl Oracle {
         place: Place,
         arrival: &Arrival<'_>,
     ) -> Option<String> {
-        let spec = &self.durable.subscriptions[&subscription].spec;
-        let is_single = spec.event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
+        let schema = self.durable.known(subscription)?.spec.event_delivery_schema;
+        let is_single = schema == DeliverySchema::CloudEventSchemaV1_0;
         let exchange = self.exchange(place);
         let events = exchange.seqs.len();
         let Some(limits) = exchange.limits else {

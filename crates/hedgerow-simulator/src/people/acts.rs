@@ -30,7 +30,10 @@ pub async fn operate(world: Arc<World>) {
 
 /// Ends every pause, and lets every replay go on that was stopped: what is held by one never ends by itself.
 pub async fn resume_all(world: &Arc<World>) -> Result<(), String> {
-    for whose in 0..world.plan.subscriptions.len() {
+    for (whose, plan) in world.plan.subscriptions.iter().enumerate() {
+        if !world.oracle().is_declared(&plan.name) {
+            continue;
+        }
         perform(world, Act::Resume(whose)).await?;
         if let Err(error) = perform(world, Act::Steer(whose, ReplaySteer::Resume)).await
             && error != NOTHING_TO_STEER
@@ -87,10 +90,32 @@ async fn perform(world: &Arc<World>, act: Act) -> Result<(), String> {
             });
             return put(world, plan, &json).await;
         }
+        Act::Delete(whose) => return delete(world, &world.plan.subscriptions[whose].name).await,
+        Act::Declare(whose) => {
+            let plan = &world.plan.subscriptions[whose];
+            return put(world, plan, &plan.json).await;
+        }
         Act::Replay(whose, replay) => return begin_replay(world, &front, whose, replay).await,
         Act::Steer(whose, steer) => return steer_replay(world, &front, whose, steer).await,
     };
     done.map_err(|error| error.to_string())
+}
+
+/// Deletes the subscription of this name.
+pub async fn delete(world: &Arc<World>, name: &str) -> Result<(), String> {
+    let front = world.front().ok_or("nobody serves")?;
+    let plans = &world.plan.subscriptions;
+    let plan = plans.iter().find(|plan| plan.name == name);
+    let plan = plan.ok_or("there is none")?;
+    world.oracle().asked_to_delete(name);
+    let asked = front.handle.ask(|answer| Command::DeleteSubscription {
+        topic: world.plan.topics[plan.topic].clone(),
+        name: name.to_owned(),
+        answer,
+    });
+    asked.await.map_err(|error| error.to_string())?;
+    world.oracle().told_of_deletion(name);
+    Ok(())
 }
 
 /// What is said where no replay is under way.

@@ -33,7 +33,28 @@ pub(super) fn acts(
         }
     }
     acts.extend(replays(seed, faults, subscriptions));
+    acts.extend(departures(seed, faults, subscriptions));
     acts.sort_by_key(|(at, _)| *at);
+    acts
+}
+
+/// Subscriptions that are deleted, most of them declared again later.
+fn departures(
+    seed: u64,
+    faults: Duration,
+    subscriptions: &[SubscriptionPlan],
+) -> Vec<(Duration, Act)> {
+    let mut dice = Dice::of(&[seed, 18]);
+    let mut acts = Vec::new();
+    for _ in 0..dice.pick(&[0, 0, 1, 3]) {
+        let at = dice.millis(0..=faults.as_millis() as u64);
+        let whose = dice.between(0..=subscriptions.len() as u64 - 1) as usize;
+        acts.push((at, Act::Delete(whose)));
+        if dice.percent(70) {
+            let again = at + dice.millis(0..=dice.clone().pick(&[1, 1_000, HOUR * 1_000]));
+            acts.push((again.min(faults), Act::Declare(whose)));
+        }
+    }
     acts
 }
 

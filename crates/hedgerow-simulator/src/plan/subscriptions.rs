@@ -1,8 +1,11 @@
 //! What subscriptions ask for.
 
+use std::time::Duration;
+
+use hedgerow_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{EVENT_TYPES, EndpointPlan, SIGNING_SECRET, SUBJECT_HEADER, SubscriptionPlan};
+use super::{EVENT_TYPES, EndpointPlan, MINUTE, SIGNING_SECRET, SUBJECT_HEADER, SubscriptionPlan};
 use crate::dice::Dice;
 
 /// One of the subscriptions of a day.
@@ -11,6 +14,7 @@ pub(super) fn subscription(
     number: u64,
     topics: usize,
     endpoints: &[EndpointPlan],
+    faults: Duration,
 ) -> SubscriptionPlan {
     let mut dice = Dice::of(&[seed, 6, number]);
     let name = format!("sub{number}");
@@ -64,6 +68,7 @@ pub(super) fn subscription(
     batch(seed, number, &mut json);
     ordering(seed, number, &mut json);
     extras(seed, number, &mut json);
+    expiration(seed, number, faults, &mut json);
     SubscriptionPlan { name, topic, json }
 }
 
@@ -96,6 +101,16 @@ fn ordering(seed: u64, number: u64, json: &mut Value) {
             "key": dice.pick(&["subject", "data.order.key"]),
             "onFailure": dice.pick(&["skip", "skip", "block"]),
         });
+    }
+}
+
+/// Some subscriptions go at a time.
+fn expiration(seed: u64, number: u64, faults: Duration, json: &mut Value) {
+    let mut dice = Dice::of(&[seed, 19, number]);
+    if dice.percent(12) {
+        let span = dice.seconds(30 * MINUTE..=faults.as_secs());
+        let at = Timestamp::from_millis(crate::START_MS).plus(span);
+        json["expirationTimeUtc"] = at.to_string().into();
     }
 }
 
