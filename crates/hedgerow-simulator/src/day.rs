@@ -211,7 +211,7 @@ async fn look(world: &Arc<World>) {
     }
     for plan in &world.plan.subscriptions {
         let asked = front.handle.ask(|answer| Command::Subscription {
-            topic: world.plan.topics[plan.topic].clone(),
+            topic: world.plan.source(plan),
             name: plan.name.clone(),
             answer,
         });

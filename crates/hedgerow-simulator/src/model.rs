@@ -5,7 +5,7 @@ mod catalog;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hedgerow_core::event::{Data, Event};
+use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
 use hedgerow_core::hold::Period;
 use hedgerow_core::outcome::Outcome;
 use hedgerow_core::position::{SubscriptionId, TopicId};
@@ -52,6 +52,8 @@ pub struct Known {
     /// What it can be ordered by: its subject, and its key in the data.
     pub subject: Option<String>,
     pub data_key: Option<String>,
+    /// The topic of the domain that it names.
+    pub domain_topic: Option<String>,
     /// The UUID of the dead letter that it is delivered again of.
     pub letter: Option<String>,
     /// The one subscription that it is for then, whatever it wants otherwise.
@@ -75,6 +77,11 @@ impl Known {
             event_type: event.event_type.clone().into_owned(),
             subject: event.subject.clone().map(Cow::into_owned),
             data_key,
+            domain_topic: event
+                .extensions
+                .iter()
+                .find(|(name, _)| name == DOMAIN_TOPIC)
+                .map(|(_, json)| json.trim_matches('"').to_ascii_lowercase()),
             letter: event.replay_of().map(str::to_owned),
             only: event.replayed_to(),
         }
@@ -86,6 +93,8 @@ pub struct Subscription {
     pub id: SubscriptionId,
     pub name: String,
     pub topic: TopicId,
+    /// The one topic of the domain that it is for.
+    pub domain_topic: Option<String>,
     pub spec: SubscriptionSpec,
     /// The first event that it is owed.
     pub from_seq: u64,

@@ -2,20 +2,22 @@
 
 mod acts;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hedgerow_core::event::{Data, Event};
+use hedgerow_core::event::{DOMAIN_TOPIC, Data, Event};
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::Command;
 use hedgerow_delivery::declare::SubscriptionDeclaration;
 use hedgerow_store::Store;
 use hedgerow_store::record::PackedEvents;
+use serde_json::json;
 
 pub use self::acts::{delete, operate, resume_all};
 use crate::dice::Dice;
-use crate::plan::{EVENT_TYPES, Publication, SubscriptionPlan};
+use crate::plan::{EVENT_TYPES, NAMED_TOPICS, Publication, SubscriptionPlan, TopicKind};
 use crate::world::World;
 
 /// How long somebody who was not served waits before the next try.
@@ -26,10 +28,18 @@ const TRIES: u32 = 3;
 /// Declares everything, before anything breaks.
 pub async fn declare(world: &Arc<World>) -> Result<(), String> {
     let front = world.front().ok_or("nobody serves")?;
-    for topic in &world.plan.topics {
+    for (topic, kind) in world.plan.topics.iter().zip(&world.plan.kinds) {
+        let checked = match kind {
+            TopicKind::Topic => TopicSpec::check(&json!({})),
+            TopicKind::Domain => TopicSpec::check_domain(&json!({})),
+            TopicKind::CloudDomain => {
+                TopicSpec::check_domain(&json!({ "inputSchema": "CloudEventSchemaV1_0" }))
+            }
+        };
+        let spec = checked.map_err(|error| error.to_string())?.spec;
         let asked = front.handle.ask(|answer| Command::PutTopic {
             name: topic.parse().expect("a valid name"),
-            spec: TopicSpec::default(),
+            spec,
             answer,
         });
         asked.await.map_err(|error| error.to_string())?;
@@ -57,7 +67,7 @@ async fn put(
     }
     let spec = SubscriptionSpec::check(&json).map_err(|error| error.to_string())?;
     let declaration = SubscriptionDeclaration {
-        topic: world.plan.topics[plan.topic].clone(),
+        topic: world.plan.source(plan),
         name: plan.name.parse().expect("a valid name"),
         spec: Box::new(spec.spec),
         expected: None,
@@ -99,6 +109,9 @@ async fn publish_as(world: &Arc<World>, publication: Publication, ids: &[String]
         .iter()
         .map(|id| texts_of(world.plan.seed, id, publication.bytes))
         .collect();
+    // What is published to a domain in the vendor's schema has none.
+    let is_domain = world.plan.kinds[publication.topic] == TopicKind::Domain;
+    let source = Some("/simulated").filter(|_| !is_domain);
     let events: Vec<Event<'_>> = ids
         .iter()
         .zip(&texts)
@@ -106,14 +119,14 @@ async fn publish_as(world: &Arc<World>, publication: Publication, ids: &[String]
             let mut dice = Dice::of(&[world.plan.seed, 40, crate::dice::number_of(id)]);
             Event {
                 id: id.as_str().into(),
-                source: Some("/simulated".into()),
+                source: source.map(Into::into),
                 event_type: dice.pick(&EVENT_TYPES).into(),
                 subject: Some(subject.as_str().into()),
                 time: Some("2030-01-02T03:04:05.1234567Z".into()),
                 data_version: Some("1.0".into()),
                 data_content_type: None,
                 data_schema: None,
-                extensions: Vec::new(),
+                extensions: named_topic(world, publication.topic, id),
                 data: Data::Json(data.as_str().into()),
             }
         })
@@ -136,6 +149,20 @@ async fn publish_as(world: &Arc<World>, publication: Publication, ids: &[String]
     ));
     world.oracle().accepted(ids, appended);
     true
+}
+
+/// The topic that an event of a domain names.
+fn named_topic(
+    world: &World,
+    topic: usize,
+    id: &str,
+) -> Vec<(Cow<'static, str>, Cow<'static, str>)> {
+    if world.plan.kinds[topic] == TopicKind::Topic {
+        return Vec::new();
+    }
+    let numbers = [world.plan.seed, 52, crate::dice::number_of(id)];
+    let name = Dice::of(&numbers).pick(&NAMED_TOPICS);
+    vec![(DOMAIN_TOPIC.into(), format!("\"{name}\"").into())]
 }
 
 /// The subject and the data of an event. Few differ, so that many have one key; some have none in their data.

@@ -21,6 +21,11 @@ use crate::dice::Dice;
 /// The types that events have.
 pub const EVENT_TYPES: [&str; 3] = ["Orders.Created", "Orders.Paid", "Stock.Low"];
 
+/// The topics of domains that there are subscriptions for, perhaps.
+pub const DOMAIN_TOPICS: [&str; 2] = ["foo-0", "Foo-1"];
+/// Those that events name: some in another case, some with no subscription.
+pub const NAMED_TOPICS: [&str; 5] = ["foo-0", "foo-0", "foo-1", "Foo-1", "foo-2"];
+
 /// What deliveries are signed with that are signed: 24 bytes.
 pub const SIGNING_SECRET: &str = "whsec_aHVuZHJlZHMgb2Ygb2xkIGhlZGdlcm93";
 /// The header that says an event's subject, where that is declared.
@@ -40,6 +45,8 @@ pub struct Plan {
     pub settings: EngineSettings,
     pub log: LogOptions,
     pub topics: Vec<String>,
+    /// What they are.
+    pub kinds: Vec<TopicKind>,
     pub subscriptions: Vec<SubscriptionPlan>,
     pub endpoints: Vec<EndpointPlan>,
     pub publications: Vec<Publication>,
@@ -58,11 +65,35 @@ pub struct Plan {
     pub aside_ms: u64,
 }
 
+/// What is published to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopicKind {
+    Topic,
+    Domain,
+    /// A domain of CloudEvents, whose topics a header names.
+    CloudDomain,
+}
+
+impl TopicKind {
+    fn of(seed: u64, number: u64) -> Self {
+        let mut dice = Dice::of(&[seed, 50, number]);
+        dice.pick(&[
+            Self::Topic,
+            Self::Topic,
+            Self::Topic,
+            Self::Domain,
+            Self::CloudDomain,
+        ])
+    }
+}
+
 /// A subscription to declare.
 #[derive(Debug)]
 pub struct SubscriptionPlan {
     pub name: String,
     pub topic: usize,
+    /// The one topic of the domain that it is for.
+    pub domain_topic: Option<&'static str>,
     pub json: Value,
 }
 
@@ -203,11 +234,14 @@ impl Plan {
         let topics: Vec<String> = (0..dice.between(1..=2))
             .map(|n| format!("topic{n}"))
             .collect();
+        let kinds: Vec<TopicKind> = (0..topics.len() as u64)
+            .map(|n| TopicKind::of(seed, n))
+            .collect();
         let endpoints: Vec<EndpointPlan> = (0..dice.between(1..=4))
             .map(|n| endpoint(seed, n, faults))
             .collect();
         let subscriptions: Vec<SubscriptionPlan> = (0..dice.between(1..=6))
-            .map(|n| subscription(seed, n, topics.len(), &endpoints, faults))
+            .map(|n| subscription(seed, n, &kinds, &endpoints, faults))
             .collect();
         let acts = acts(seed, faults, &subscriptions);
         Self {
@@ -224,9 +258,19 @@ impl Plan {
             acts,
             commit_ms: dice.pick(&[0, 2, 10, 10, 200, 2_000]),
             aside_ms: dice.pick(&[0, 5, 50, 500, 5_000]),
+            kinds,
             topics,
             subscriptions,
             endpoints,
+        }
+    }
+
+    /// What a subscription is made for, as people name it.
+    pub fn source(&self, subscription: &SubscriptionPlan) -> String {
+        let topic = &self.topics[subscription.topic];
+        match &subscription.domain_topic {
+            None => topic.clone(),
+            Some(name) => format!("{topic}/topics/{name}"),
         }
     }
 }

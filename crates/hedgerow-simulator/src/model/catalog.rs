@@ -16,6 +16,7 @@ impl Model {
             Change::SubscriptionCreated {
                 id,
                 topic,
+                domain_topic,
                 name,
                 spec,
                 ..
@@ -25,6 +26,9 @@ impl Model {
                     id: *id,
                     name: name.as_str().to_owned(),
                     topic: *topic,
+                    domain_topic: domain_topic
+                        .as_ref()
+                        .map(|name| name.as_str().to_ascii_lowercase()),
                     from_seq,
                     purged_to: 0,
                     looked_to: from_seq,

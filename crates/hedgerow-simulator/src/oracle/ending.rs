@@ -11,9 +11,11 @@ impl Subscription {
         if let Some(only) = event.only {
             return only == self.id;
         }
+        // ED-077: whoever is for all of a domain has no topic.
+        let is_here = self.domain_topic.is_none() || self.domain_topic == event.domain_topic;
         let types = self.spec.filter.included_event_types.as_ref();
         let is_it = |one: &String| one.eq_ignore_ascii_case(&event.event_type);
-        types.is_none_or(|types| types.iter().any(is_it))
+        is_here && types.is_none_or(|types| types.iter().any(is_it))
     }
 }
 
@@ -50,11 +52,14 @@ impl Oracle {
             self.fail(format!("it never ended: {first}"));
         }
         let mut wrong = Vec::new();
-        for (id, subscription) in &self.durable.subscriptions {
+        let all = self.durable.subscriptions.values();
+        for subscription in all.chain(self.durable.gone.values()) {
             let counts = subscription.counts;
             self.tally.delivered += counts.delivered;
             self.tally.dead_lettered += counts.dead_lettered;
             self.tally.dropped += counts.dropped;
+        }
+        for (id, subscription) in &self.durable.subscriptions {
             for (seq, delivery) in &subscription.deliveries {
                 let mut exchanges = self.exchanges_of(*id, *seq);
                 let is_taken = exchanges.any(|one| one.takes(*seq) || one.is_unclear);

@@ -205,13 +205,15 @@ impl Oracle {
                     event_type,
                     subject,
                     data_key,
+                    domain_topic,
                     ..
                 } = event.clone();
-                (event_type, subject, data_key)
+                (event_type, subject, data_key, domain_topic)
             };
             if former.map(text) != Some(text(event)) {
+                let (former, again) = (former.map(text), text(event));
                 wrong.push(format!(
-                    "ED-265: {} is another event when it is delivered again",
+                    "ED-265: {} was {former:?}, and is delivered again as {again:?}",
                     event.id
                 ));
             }

@@ -48,7 +48,7 @@ async fn perform(world: &Arc<World>, act: Act) -> Result<(), String> {
     let front = world.front().ok_or("nobody serves")?;
     let names = |whose: usize| {
         let plan = &world.plan.subscriptions[whose];
-        (world.plan.topics[plan.topic].clone(), plan.name.clone())
+        (world.plan.source(plan), plan.name.clone())
     };
     let pause = async |whose: usize, is_paused: bool| {
         let (topic, name) = names(whose);
@@ -109,7 +109,7 @@ pub async fn delete(world: &Arc<World>, name: &str) -> Result<(), String> {
     let plan = plan.ok_or("there is none")?;
     world.oracle().asked_to_delete(name);
     let asked = front.handle.ask(|answer| Command::DeleteSubscription {
-        topic: world.plan.topics[plan.topic].clone(),
+        topic: world.plan.source(plan),
         name: name.to_owned(),
         answer,
     });
@@ -157,7 +157,7 @@ async fn begin_replay(
     let spec = ReplaySpec::check(&spec).map_err(|error| error.to_string())?;
     let create = |answer| {
         Command::Replay(ReplayCommand::Create {
-            topic: world.plan.topics[subscription.topic].clone(),
+            topic: world.plan.source(subscription),
             subscription: subscription.name.clone(),
             spec: Box::new(spec),
             answer,

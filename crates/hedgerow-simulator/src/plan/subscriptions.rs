@@ -5,20 +5,23 @@ use std::time::Duration;
 use hedgerow_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::{EVENT_TYPES, EndpointPlan, MINUTE, SIGNING_SECRET, SUBJECT_HEADER, SubscriptionPlan};
+use super::{
+    DOMAIN_TOPICS, EVENT_TYPES, EndpointPlan, MINUTE, SIGNING_SECRET, SUBJECT_HEADER,
+    SubscriptionPlan, TopicKind,
+};
 use crate::dice::Dice;
 
 /// One of the subscriptions of a day.
 pub(super) fn subscription(
     seed: u64,
     number: u64,
-    topics: usize,
+    kinds: &[TopicKind],
     endpoints: &[EndpointPlan],
     faults: Duration,
 ) -> SubscriptionPlan {
     let mut dice = Dice::of(&[seed, 6, number]);
     let name = format!("sub{number}");
-    let topic = dice.between(0..=topics as u64 - 1) as usize;
+    let topic = dice.between(0..=kinds.len() as u64 - 1) as usize;
     let endpoint = dice.between(0..=endpoints.len() as u64 - 1) as usize;
     let host = &endpoints[endpoint].host;
     let mut json = json!({
@@ -69,7 +72,17 @@ pub(super) fn subscription(
     ordering(seed, number, &mut json);
     extras(seed, number, &mut json);
     expiration(seed, number, faults, &mut json);
-    SubscriptionPlan { name, topic, json }
+    if kinds[topic] == TopicKind::CloudDomain {
+        json["eventDeliverySchema"] = "CloudEventSchemaV1_0".into();
+    }
+    let named = [None, Some(DOMAIN_TOPICS[0]), Some(DOMAIN_TOPICS[1])];
+    let domain_topic = Dice::of(&[seed, 51, number]).pick(&named);
+    SubscriptionPlan {
+        name,
+        topic,
+        domain_topic: domain_topic.filter(|_| kinds[topic] != TopicKind::Topic),
+        json,
+    }
 }
 
 /// Some subscriptions want their events together.
