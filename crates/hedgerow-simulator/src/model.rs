@@ -14,6 +14,7 @@ use hedgerow_core::time::Timestamp;
 use hedgerow_store::catalog::ReplayState;
 use hedgerow_store::record::{Dead, DeadThen, Divided, Events, Record, unpack_event};
 use serde_json::Value;
+use tokio::time::Instant;
 
 /// Everything there is.
 #[derive(Debug, Clone, Default)]
@@ -105,6 +106,10 @@ pub struct Subscription {
     pub is_paused: bool,
     /// Whether its endpoint has consented, or does not have to.
     pub is_active: bool,
+    /// What was declared since, and waits for the consent of its endpoint.
+    pub update: Option<Box<SubscriptionSpec>>,
+    /// Where it delivered before, and until when.
+    pub former: Option<(String, Instant)>,
     pub probation: Option<Period>,
     /// The delivery that is tried alone on it.
     pub trial: Option<u64>,

@@ -1,5 +1,7 @@
 //! The network, and the receivers on it: HTTP/1.1 over pipes in memory, with everything that goes wrong on real ones.
 
+mod greeting;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use hedgerow_io::http::{Connect, ConnectError, Connecting, Connection, Target};
 use ring::hmac;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
+use self::greeting::{Greeting, Question};
 use crate::dice::{Dice, number_of};
 use crate::letters::ids_in;
 use crate::oracle::{Arrival, Place, Reply};
@@ -107,6 +110,7 @@ struct Asked {
     subscription: String,
     count: Option<u16>,
     kind: Kind,
+    question: Option<Question>,
     /// The dead letter that it is delivered again of.
     letter: Option<String>,
     ids: Vec<String>,
@@ -125,6 +129,8 @@ enum Kind {
     Delivery,
     /// Its subscription is gone.
     Notice,
+    /// Whether it wants deliveries: an event that says so, or `OPTIONS`.
+    Handshake,
 }
 
 /// What a receiver does with a request.
@@ -145,6 +151,8 @@ enum Act {
         body: String,
         failed: Vec<usize>,
     },
+    /// Answers a handshake.
+    Greet(Greeting),
     /// Says this, and closes.
     Say(&'static [u8]),
     Silence,
@@ -155,6 +163,9 @@ impl Receiver {
         while let Some(asked) = self.read().await {
             let place = self.arrived(&asked);
             let mut meeting = self.meeting(&asked);
+            if asked.kind == Kind::Handshake {
+                meeting = self.greeting(&asked, meeting);
+            }
             if self.world.oracle().reads_entries(place) {
                 meeting = self.with_entries(&asked, meeting);
             }
@@ -183,7 +194,8 @@ impl Receiver {
             let mut found = lines.filter(|(name, _)| name.eq_ignore_ascii_case(wanted));
             found.next().map(|(_, value)| value.trim().to_owned())
         };
-        let body_len: usize = header("content-length")?.parse().ok()?;
+        let body_len = header("content-length").map_or(Ok(0), |len| len.parse());
+        let body_len: usize = body_len.ok()?;
         while bytes.len() < head_len + body_len {
             self.more(&mut bytes).await?;
         }
@@ -191,17 +203,24 @@ impl Receiver {
         let subscription = path.split_once("code=").map_or("", |(_, name)| name);
         let kind = match header("aeg-event-type").as_deref() {
             Some("SubscriptionDeletion") => Kind::Notice,
+            Some("SubscriptionValidation") => Kind::Handshake,
+            _ if head.starts_with("OPTIONS ") => Kind::Handshake,
             _ => Kind::Delivery,
         };
         let ids = match kind {
             Kind::Delivery => ids_in(&bytes[head_len..head_len + body_len]),
             // Drawn, and not from the seed.
-            Kind::Notice => Vec::new(),
+            Kind::Notice | Kind::Handshake => Vec::new(),
         };
+        let question = (kind == Kind::Handshake).then(|| {
+            let body = &bytes[head_len..head_len + body_len];
+            Question::of(header("webhook-request-callback"), body, self.world.now())
+        });
         Some(Asked {
             subscription: subscription.to_owned(),
             count: header("aeg-delivery-count").and_then(|count| count.parse().ok()),
             kind,
+            question,
             letter: header("hedgerow-replay-of"),
             ids,
             is_array: bytes[head_len..].first() == Some(&b'['),
@@ -233,6 +252,15 @@ impl Receiver {
             self.world.oracle().noticed(name, &self.host);
             return None;
         }
+        if asked.kind == Kind::Handshake {
+            let name = &asked.subscription;
+            self.world.note(format_args!(
+                "{} is asked whether {name} may come",
+                self.host
+            ));
+            self.world.oracle().asked_for_consent(name, &self.host);
+            return None;
+        }
         let Asked {
             subscription,
             count,
@@ -246,6 +274,7 @@ impl Receiver {
         let now = self.world.now();
         let arrival = Arrival {
             subscription,
+            host: &self.host,
             ids,
             count: *count,
             letter: asked.letter.as_deref(),
@@ -462,6 +491,7 @@ impl Receiver {
                 );
                 self.stream.write_all(answer.as_bytes()).await.is_ok()
             }
+            Act::Greet(greeting) => self.greet(asked, greeting).await,
             Act::Say(bytes) => {
                 self.world.oracle().gave_up(place);
                 // The other side may have gone.

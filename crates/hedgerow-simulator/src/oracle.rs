@@ -6,6 +6,7 @@
 //! | a request arrives | what was begun (`oracle/wire.rs`) |
 //! | records are durable | the model of the log |
 //! | a subscription goes | what operators asked for, and what its endpoint is told (`oracle/departures.rs`) |
+//! | an endpoint is asked whether it wants deliveries | what it gets and what it said (`oracle/handshakes.rs`) |
 //! | dead letters are delivered again | what was kept, and what an operator was told (`oracle/replays.rs`) |
 //! | the store is opened again | what was durable: all of it is there, and the view says the same (`oracle/store.rs`) |
 //! | it is quiet at last | every accepted event has its one end for everybody who wants it (`oracle/ending.rs`) |
@@ -14,6 +15,7 @@ mod batches;
 mod departures;
 mod ending;
 mod exchanges;
+mod handshakes;
 mod limits;
 mod order;
 mod records;
@@ -34,6 +36,7 @@ use hedgerow_store::{Appended, Group};
 
 use self::departures::Departures;
 pub use self::exchanges::{Exchange, Place};
+use self::handshakes::Handshakes;
 use self::replays::Replays;
 pub use self::tally::Tally;
 pub use self::wire::{Arrival, Reply};
@@ -66,6 +69,7 @@ pub struct Oracle {
     letters: BTreeMap<(String, String), u64>,
     replays: Replays,
     departures: Departures,
+    handshakes: Handshakes,
     has_jitter: bool,
     /// What is wrong, if something is.
     violation: Option<String>,
@@ -74,9 +78,10 @@ pub struct Oracle {
 
 impl Oracle {
     /// Nothing happened yet.
-    pub fn new(has_jitter: bool) -> Self {
+    pub fn new(has_jitter: bool, asks_endpoints: bool) -> Self {
         Self {
             has_jitter,
+            handshakes: Handshakes::new(asks_endpoints),
             ..Self::default()
         }
     }
@@ -147,6 +152,7 @@ impl Oracle {
             Ok(change) => {
                 self.durable.fold_change(&change);
                 self.live.fold_change(&change);
+                self.handshakes.follow(&change, &self.subscriptions);
                 if let Change::SubscriptionCreated { id, name, .. } = &change {
                     let ids = self.subscriptions.entry(name.as_str().to_owned());
                     ids.or_default().push(*id);

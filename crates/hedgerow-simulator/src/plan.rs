@@ -212,6 +212,8 @@ pub enum Act {
     Delete(usize),
     /// Declares it as it was at first, perhaps after it was deleted.
     Declare(usize),
+    /// Declares it with another endpoint.
+    Move(usize, usize),
 }
 
 /// Which dead letters, to whom and how fast.
@@ -243,7 +245,7 @@ impl Plan {
         let subscriptions: Vec<SubscriptionPlan> = (0..dice.between(1..=6))
             .map(|n| subscription(seed, n, &kinds, &endpoints, faults))
             .collect();
-        let acts = acts(seed, faults, &subscriptions);
+        let acts = acts(seed, faults, &subscriptions, endpoints.len());
         Self {
             seed,
             faults,
@@ -265,6 +267,11 @@ impl Plan {
         }
     }
 
+    /// Where a subscription delivers if it is to deliver to this host.
+    pub fn url(host: &str, subscription: &str) -> String {
+        format!("https://{host}/hook?code={subscription}")
+    }
+
     /// What a subscription is made for, as people name it.
     pub fn source(&self, subscription: &SubscriptionPlan) -> String {
         let topic = &self.topics[subscription.topic];
@@ -283,7 +290,7 @@ fn dice_hours(dice: &mut Dice) -> u64 {
 fn settings(seed: u64) -> EngineSettings {
     let mut dice = Dice::of(&[seed, 3]);
     let mut settings = EngineSettings::default();
-    settings.validation.is_enabled = false;
+    settings.validation.is_enabled = Dice::of(&[seed, 53]).percent(40);
     "https://events.example".clone_into(&mut settings.public_url);
     "events.example".clone_into(&mut settings.webhook_origin);
     if dice.percent(40) {

@@ -49,13 +49,14 @@ impl World {
     /// At the first moment.
     pub fn new(plan: Plan, is_printed: bool) -> Self {
         let has_jitter = plan.settings.retry.jitter.percent > 0;
+        let asks_endpoints = plan.settings.validation.is_enabled;
         Self {
             disk: FaultyDisk::new(plan.seed ^ 0xD15C),
             plan,
             clock: SteppedClock::new(Timestamp::from_millis(crate::START_MS)),
             begun: tokio::time::Instant::now(),
             trace: Mutex::new(Trace::new(is_printed)),
-            oracle: Mutex::new(Oracle::new(has_jitter)),
+            oracle: Mutex::new(Oracle::new(has_jitter, asks_endpoints)),
             shelf: Mutex::default(),
             front: Mutex::default(),
             connections: Mutex::default(),

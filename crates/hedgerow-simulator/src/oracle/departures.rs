@@ -125,13 +125,15 @@ impl Oracle {
         let notices = *notices;
         let gone = self.durable.gone.values();
         let gone = gone.filter(|gone| {
-            gone.name == name
-                && gone.spec.event_delivery_schema == DeliverySchema::EventGridSchema
-                && gone.spec.destination.endpoint().contains(host)
+            let schema = gone.spec.event_delivery_schema;
+            gone.name == name && schema == DeliverySchema::EventGridSchema
         });
+        let here = gone.clone();
+        let mut here = here.filter(|gone| gone.spec.destination.endpoint().contains(host));
+        let is_its = here.next().is_some();
         let gone = gone.count();
         self.tally.notices += 1;
-        if notices > gone {
+        if notices > gone || !is_its {
             self.fail(format!(
                 "ED-171: {host} is told for the time {notices} that {name} is gone, which was so {gone} times"
             ));

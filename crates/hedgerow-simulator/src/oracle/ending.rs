@@ -23,6 +23,7 @@ impl Oracle {
     /// What has no end yet, at most a few of them; durable things only.
     pub fn unsettled(&self, now: Timestamp) -> Vec<String> {
         let overdue = self.overdue(now).take(5);
+        let overdue = overdue.chain(self.unconsented().take(5));
         let mut left: Vec<_> = overdue.chain(self.open_replays().take(5)).collect();
         for (id, subscription) in &self.durable.subscriptions {
             let events = &self.durable.topics[&subscription.topic].events;

@@ -34,6 +34,8 @@ pub struct Exchange {
     pub retry_after: Option<u64>,
     /// The events that the answer names as failed, by their place; all of them, if it is not clear.
     pub failed: Vec<usize>,
+    /// Where it may arrive.
+    pub endpoints: Vec<String>,
     /// Whether it is over for the receiver.
     pub is_over: bool,
     /// Whether it counts among the failures in a row.
@@ -63,6 +65,7 @@ impl Exchange {
 impl Oracle {
     /// A request begins with these deliveries.
     pub(super) fn begin_exchange(&mut self, id: SubscriptionId, deliveries: &[StartedDelivery]) {
+        let endpoints = self.endpoints_of(id);
         let spec = self.live.known(id);
         let batch = spec.map(|subscription| subscription.spec.batch);
         let response_timeout = spec.map(|subscription| subscription.spec.response_timeout);
@@ -83,6 +86,7 @@ impl Oracle {
             answered: None,
             retry_after: None,
             failed: Vec::new(),
+            endpoints,
             is_over: false,
             is_counted: false,
             is_unclear: false,

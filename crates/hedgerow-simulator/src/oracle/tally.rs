@@ -30,6 +30,8 @@ pub struct Tally {
     /// Subscriptions that were deleted, or whose time came, and what endpoints were told of that.
     pub departures: u64,
     pub notices: u64,
+    /// How often endpoints were asked whether they want deliveries.
+    pub handshakes: u64,
 }
 
 impl Tally {
@@ -53,6 +55,7 @@ impl Tally {
         self.replayed += other.replayed;
         self.departures += other.departures;
         self.notices += other.notices;
+        self.handshakes += other.handshakes;
     }
 }
 
@@ -84,10 +87,11 @@ impl fmt::Display for Tally {
             "replays            {} of dead letters, {} events delivered again",
             self.replays, self.replayed
         )?;
-        write!(
+        writeln!(
             f,
             "subscriptions gone {}, {} endpoints were told",
             self.departures, self.notices
-        )
+        )?;
+        write!(f, "handshakes         {} tries", self.handshakes)
     }
 }

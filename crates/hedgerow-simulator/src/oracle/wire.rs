@@ -17,6 +17,8 @@ const MARGIN: Duration = Duration::from_secs(20);
 pub struct Arrival<'r> {
     /// Whose it is, by name.
     pub subscription: &'r str,
+    /// Where it arrived.
+    pub host: &'r str,
     pub ids: &'r [String],
     /// What it says of the attempts before.
     pub count: Option<u16>,
@@ -81,7 +83,8 @@ impl Oracle {
         self.exchange(place).arrived = Some(now);
         self.judge_arrival_of_gone(subscription);
         let wrong = self.wrong_form(subscription, place, arrival);
-        if let Some(wrong) = wrong.or_else(|| self.wrong_headers(place, arrival)) {
+        let wrong = wrong.or_else(|| self.wrong_headers(place, arrival));
+        if let Some(wrong) = wrong.or_else(|| self.wrong_host(place, name, arrival.host)) {
             let ids = arrival.ids;
             self.fail(format!("a request for {name} with {ids:?}: {wrong}"));
         }

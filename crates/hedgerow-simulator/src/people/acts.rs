@@ -10,7 +10,7 @@ use hedgerow_store::catalog::ReplayState;
 use serde_json::json;
 
 use super::{AGAIN, TRIES, put};
-use crate::plan::{Act, ReplayPlan};
+use crate::plan::{Act, Plan, ReplayPlan};
 use crate::world::{Front, World};
 
 /// Does what operators do.
@@ -28,13 +28,17 @@ pub async fn operate(world: Arc<World>) {
     }
 }
 
-/// Ends every pause, and lets every replay go on that was stopped: what is held by one never ends by itself.
+/// Ends every pause, lets every replay go on that was stopped, and has every endpoint asked again that did not consent: what is held by one never ends by itself.
 pub async fn resume_all(world: &Arc<World>) -> Result<(), String> {
     for (whose, plan) in world.plan.subscriptions.iter().enumerate() {
         if !world.oracle().is_declared(&plan.name) {
             continue;
         }
         perform(world, Act::Resume(whose)).await?;
+        if world.oracle().is_unconsented(&plan.name) {
+            // Its endpoint is asked again.
+            put(world, plan, &plan.json).await?;
+        }
         if let Err(error) = perform(world, Act::Steer(whose, ReplaySteer::Resume)).await
             && error != NOTHING_TO_STEER
         {
@@ -94,6 +98,14 @@ async fn perform(world: &Arc<World>, act: Act) -> Result<(), String> {
         Act::Declare(whose) => {
             let plan = &world.plan.subscriptions[whose];
             return put(world, plan, &plan.json).await;
+        }
+        Act::Move(whose, endpoint) => {
+            let plan = &world.plan.subscriptions[whose];
+            let host = &world.plan.endpoints[endpoint].host;
+            let mut json = plan.json.clone();
+            let url = Plan::url(host, &plan.name);
+            json["destination"]["properties"]["endpointUrl"] = url.into();
+            return put(world, plan, &json).await;
         }
         Act::Replay(whose, replay) => return begin_replay(world, &front, whose, replay).await,
         Act::Steer(whose, steer) => return steer_replay(world, &front, whose, steer).await,

@@ -12,6 +12,7 @@ pub(super) fn acts(
     seed: u64,
     faults: Duration,
     subscriptions: &[SubscriptionPlan],
+    endpoints: usize,
 ) -> Vec<(Duration, Act)> {
     let mut dice = Dice::of(&[seed, 11]);
     let mut acts = Vec::new();
@@ -34,6 +35,13 @@ pub(super) fn acts(
     }
     acts.extend(replays(seed, faults, subscriptions));
     acts.extend(departures(seed, faults, subscriptions));
+    let mut dice = Dice::of(&[seed, 54]);
+    for _ in 0..dice.pick(&[0, 0, 1, 4]) {
+        let at = dice.millis(0..=faults.as_millis() as u64);
+        let whose = dice.between(0..=subscriptions.len() as u64 - 1) as usize;
+        let endpoint = dice.between(0..=endpoints as u64 - 1) as usize;
+        acts.push((at, Act::Move(whose, endpoint)));
+    }
     acts.sort_by_key(|(at, _)| *at);
     acts
 }

@@ -6,7 +6,7 @@ use hedgerow_core::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    DOMAIN_TOPICS, EVENT_TYPES, EndpointPlan, MINUTE, SIGNING_SECRET, SUBJECT_HEADER,
+    DOMAIN_TOPICS, EVENT_TYPES, EndpointPlan, MINUTE, Plan, SIGNING_SECRET, SUBJECT_HEADER,
     SubscriptionPlan, TopicKind,
 };
 use crate::dice::Dice;
@@ -26,7 +26,7 @@ pub(super) fn subscription(
     let host = &endpoints[endpoint].host;
     let mut json = json!({
         "destination": {"endpointType": "WebHook",
-            "properties": {"endpointUrl": format!("https://{host}/hook?code={name}")}},
+            "properties": {"endpointUrl": Plan::url(host, &name)}},
         "retryPolicy": {
             "maxDeliveryAttempts": dice.pick(&[30, 30, 30, 1, 2, 4, 8]),
             "eventTimeToLiveInMinutes": dice.pick(&[1440, 1440, 1, 2, 10, 60, 240]),
