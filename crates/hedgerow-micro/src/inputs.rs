@@ -41,6 +41,8 @@ pub struct Inputs {
     pub(crate) path: PathAndQuery,
     pub(crate) events: Vec<Event<'static>>,
     pub(crate) stored: Bytes,
+    pub(crate) stored_hundred: Vec<Bytes>,
+    pub(crate) batch_bytes: usize,
     pub(crate) records: Records,
     pub(crate) settled_frame: Bytes,
     pub(crate) buffer: Vec<u8>,
@@ -116,6 +118,11 @@ impl Inputs {
         let events = read.expect("it is valid").events;
         let packed = PackedEvents::pack(&events[..1]);
         let stored = packed.get(0).expect("there is one").expect("it is whole");
+        let all = PackedEvents::pack(&events);
+        let stored_hundred = (0..events.len() as u64).map(|at| all.get(at).expect("it is there"));
+        let stored_hundred = stored_hundred
+            .map(|one| one.expect("it is whole"))
+            .collect();
         let asked: &'static Event<'static> = Box::leak(Box::new(events[0].clone()));
         let records = records(packed);
         let mut settled_frame = Vec::new();
@@ -136,6 +143,8 @@ impl Inputs {
             path: PathAndQuery::from_static("/hooks/billing?code=1"),
             events,
             stored,
+            stored_hundred,
+            batch_bytes: 0,
             records,
             settled_frame: settled_frame.into(),
             buffer: Vec::with_capacity(64 * 1024),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hedgerow_core::position::Position;
 use hedgerow_core::spec::DeliverySchema;
 use hedgerow_core::time::Timestamp;
-use hedgerow_dialect::delivery::{self, Content, DeliveryHeaders, ResolvedHeaders};
+use hedgerow_dialect::delivery::{self, BatchBody, Content, DeliveryHeaders, ResolvedHeaders};
 use hedgerow_dialect::event_grid::{PublishError, Report, topic_path};
 use hedgerow_dialect::publish;
 use hedgerow_store::record::{PackedEvents, Record, decode_record, encode_record, unpack_event};
@@ -29,7 +29,7 @@ const fn step(name: &'static str, about: &'static str, run: fn(&mut Inputs)) -> 
 }
 
 /// All of them, in the order in which an event meets them.
-pub const STEPS: [Step; 14] = [
+pub const STEPS: [Step; 15] = [
     step(
         "decode-1",
         "a publish request with one event of 1 KiB is read and checked",
@@ -94,6 +94,11 @@ pub const STEPS: [Step; 14] = [
         |inputs| request(inputs, DeliverySchema::CloudEventSchemaV1_0),
     ),
     step(
+        "batch-100",
+        "100 events are read from their stored form and written into one body",
+        batch,
+    ),
+    step(
         "refusal",
         "a publish request that is no JSON is refused, and the answer made",
         refuse,
@@ -148,6 +153,18 @@ fn request(inputs: &mut Inputs, schema: DeliverySchema) {
     *request.uri_mut() = inputs.path.clone().into();
     *request.headers_mut() = headers;
     black_box(request);
+}
+
+fn batch(inputs: &mut Inputs) {
+    let path = topic_path(TOPIC_NAME);
+    let mut body = BatchBody::begin(DeliverySchema::EventGridSchema, &path, inputs.batch_bytes);
+    for stored in &inputs.stored_hundred {
+        let event = unpack_event(stored).expect("it was packed here");
+        body.push(&event, Timestamp::from_millis(1));
+    }
+    let body = black_box(body.finish());
+    // Whoever makes batches knows how long the one before was.
+    inputs.batch_bytes = body.len();
 }
 
 fn refuse(inputs: &mut Inputs) {
