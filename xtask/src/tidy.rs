@@ -60,7 +60,7 @@ const RULES: [Rule; 11] = [
     },
     Rule {
         name: "purity",
-        about: "The core and the dialects do no input or output, start nothing, log nothing and draw no chance, and have no dependency that could.",
+        about: "The core, the rules of origins and the dialects do no input or output, start nothing, log nothing and draw no chance, and have no dependency that could.",
         check: purity::check,
     },
     Rule {

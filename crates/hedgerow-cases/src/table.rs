@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use crate::kinds::NOT_COMPARED;
 use crate::read_values::expand;
 
-/// The form of the files.
-const FORMAT: &str = "hedgerow-delivery-cases/1";
+/// The form of the files; the names say which specification they are from.
+const FORMATS: [&str; 2] = ["hedgerow-delivery-cases/1", "hedgerow-probe-cases/1"];
 
 /// Kinds in whose tables long texts and lists are abbreviated.
 const ABBREVIATED: [&str; 2] = ["delivery_attributes", "filter_config"];
@@ -112,15 +112,16 @@ struct Table {
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is no table of the one form there is.
+/// If it cannot be read, or is no table of this form.
 pub fn read(file: &Path) -> Result<Vec<Case>, String> {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = std::fs::read_to_string(file).map_err(|error| named(&error))?;
     let table: Table = serde_json::from_str(&text).map_err(|error| named(&error))?;
-    if table.format != FORMAT {
+    if !FORMATS.contains(&table.format.as_str()) {
         let format = &table.format;
+        let known = FORMATS.join("\" or \"");
         return Err(named(&format!(
-            "the format is \"{format}\", not \"{FORMAT}\""
+            "the format is \"{format}\", not \"{known}\""
         )));
     }
     Ok(table.cases)

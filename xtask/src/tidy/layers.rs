@@ -19,11 +19,17 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
         purpose: "decides: events, filters, schedules, outcomes; pure",
+        may_use: &[],
+    },
+    Layer {
+        name: "hedgerow-origin",
+        level: Some(0),
+        purpose: "judges origins: probe outcomes, health, latency, selection, routes; pure",
         may_use: &[],
     },
     Layer {

@@ -1,4 +1,4 @@
-//! The core and the dialects are pure: they get *now* and *chance* as arguments and give back values. Better than
+//! The core, the rules of origins and the dialects are pure: they get *now* and *chance* as arguments and give back values. Better than
 //! forbidding a call is not to have the dependency, so both are looked at.
 
 use crate::tidy::Findings;
@@ -6,7 +6,7 @@ use crate::tidy::manifest::Manifest;
 use crate::tidy::source::{has_word, uses};
 use crate::tidy::tree::Tree;
 
-const PURE: [&str; 2] = ["hedgerow-core", "hedgerow-dialect"];
+const PURE: [&str; 3] = ["hedgerow-core", "hedgerow-origin", "hedgerow-dialect"];
 
 /// Crates that do input or output, know the time, draw chance, start something or log.
 const IMPURE_CRATES: [&str; 20] = [

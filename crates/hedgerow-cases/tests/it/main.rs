@@ -39,19 +39,30 @@ macro_rules! one_test_a_kind {
 
 one_test_a_kind! {
     batch
+    config
     convert
     custom_mapping
     dead_letter_record
     delivery_attributes
     delivery_headers
+    detection_time
+    effective_interval
     filter
     filter_config
+    health_window
+    latency
     outcome
     probation
+    probe_outcome
+    probe_sharing
     publish_validation
     retry_policy_config
+    route_match
     sas
+    selection
     timeline
+    unhealthy_threshold
+    volume_estimate
 }
 
 fn cases() -> PathBuf {
