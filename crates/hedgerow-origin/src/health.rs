@@ -115,7 +115,7 @@ impl Health {
     pub fn tick(&mut self, terms: &Terms, now: Duration) -> Option<Change> {
         let from = self.state;
         let to = match self.judgement.state {
-            State::Unhealthy if self.has_grace(terms, now) => State::Unknown,
+            State::Unhealthy if self.is_in_grace(terms, now) => State::Unknown,
             judged => judged,
         };
         if to == from {
@@ -184,7 +184,7 @@ impl Health {
     #[must_use]
     pub fn next_change(&self, terms: &Terms, now: Duration) -> Option<Duration> {
         let grace_end = self.added.saturating_add(terms.grace);
-        let grace = (self.judgement.state == State::Unhealthy && self.has_grace(terms, now))
+        let grace = (self.judgement.state == State::Unhealthy && self.is_in_grace(terms, now))
             .then_some(grace_end);
         let hold = self
             .is_held_out(terms, now)
@@ -205,7 +205,9 @@ impl Health {
         now.saturating_sub(from)
     }
 
-    fn has_grace(&self, terms: &Terms, now: Duration) -> bool {
+    /// Whether it is unknown rather than unhealthy still (HP-115).
+    #[must_use]
+    pub fn is_in_grace(&self, terms: &Terms, now: Duration) -> bool {
         !self.has_succeeded && now < self.added.saturating_add(terms.grace)
     }
 }

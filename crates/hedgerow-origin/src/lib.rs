@@ -19,6 +19,10 @@
 //! | [`interval`] | how often a group probes (HP-082, HP-083, HP-103) |
 //! | [`target`] | what exactly is probed (HP-013 to HP-015, HP-070) |
 //! | [`streams`] | which groups share probes (HP-070 to HP-074) |
+//! | [`schedule`] | when a stream probes (HP-080, HP-081, HP-084, HP-117) |
+//! | [`budget`] | how many probes a node sends (HP-190, HP-191) |
+//! | [`node`] | all of it for the groups of one node: which probe is due, what a sample changes, what selections see |
+//! | [`response`] | what the bytes that a probe reads are (HP-042 to HP-048) |
 //! | [`volume`] | how many probes an origin gets (HP-085, HP-088) |
 //! | [`snapshot`] | which origins may be chosen now (HP-063, HP-090 to HP-094, HP-104, HP-120 to HP-126) |
 //! | [`selector`] | which of them is (HP-127, HP-128, HP-142 to HP-144, HP-173, HP-196, HP-200, HP-204) |
@@ -27,12 +31,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod health;
 pub mod interval;
 pub mod limits;
+pub mod node;
 pub mod outcome;
 pub mod passive;
+pub mod response;
 pub mod route;
+pub mod schedule;
 pub mod selector;
 pub mod settings;
 pub mod snapshot;

@@ -134,6 +134,8 @@ pub struct Response {
     pub interim: u8,
     /// How its body ended.
     pub body: BodyEnd,
+    /// It asks that the origin is not used for now: `X-Hedgerow-Drain: 1` (HP-198).
+    pub drains: bool,
 }
 
 impl Response {
@@ -145,6 +147,7 @@ impl Response {
             head_bytes: 0,
             interim: 0,
             body: BodyEnd::Complete,
+            drains: false,
         }
     }
 }

@@ -16,7 +16,7 @@ mod read;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::interval::IdleSettings;
 use crate::outcome::Demands;
@@ -26,7 +26,9 @@ use crate::window::Rules;
 pub use self::problem::{Code, Problem, Refusal};
 
 /// How a probe is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Without encryption, to `http_port`.
@@ -57,7 +59,9 @@ impl Protocol {
 }
 
 /// The method of a probe (HP-010).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
     /// Ends with the response head.

@@ -3,10 +3,12 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::settings::{Group, Method, OriginSettings, Protocol};
 
 /// The target of probes: two groups share a stream of probes exactly when their targets are equal (HP-070).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProbeTarget {
     /// The scheme.
     pub protocol: Protocol,

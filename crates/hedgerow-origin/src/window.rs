@@ -69,6 +69,8 @@ pub struct Rules {
 pub struct Judgement {
     /// The state.
     pub state: State,
+    /// Further samples cannot turn it before the window is full: HP-061 (1) or (2) holds, or it is full.
+    pub is_decided: bool,
     /// The window is not decided yet, or none of its samples is of this run of the process.
     pub is_provisional: bool,
     /// s, the samples held.
@@ -86,6 +88,7 @@ impl Default for Judgement {
     fn default() -> Self {
         Self {
             state: State::Unknown,
+            is_decided: false,
             is_provisional: true,
             samples: 0,
             successes: 0,
@@ -139,6 +142,12 @@ impl Window {
         self.samples.iter()
     }
 
+    /// n.
+    #[must_use]
+    pub const fn size(&self) -> u8 {
+        self.size
+    }
+
     /// The newest sample.
     #[must_use]
     pub fn newest(&self) -> Option<&Observation> {
@@ -169,6 +178,7 @@ impl Window {
         let (state, is_decided) = state(samples, successes, newest, rules);
         Judgement {
             state,
+            is_decided,
             is_provisional: !is_decided || self.is_restored,
             samples,
             successes,

@@ -1,8 +1,9 @@
 //! The rules of origin groups beyond the tables of `cases/`.
 
-#![allow(clippy::unwrap_used)] // A test stops at once.
+#![allow(clippy::unwrap_used, clippy::unchecked_time_subtraction)] // A test stops at once.
 
 mod health;
+mod node;
 mod routes;
 mod selection;
 mod selection_properties;

@@ -1,0 +1,234 @@
+//! Groups that come, change and go, and the streams that they feed from (HP-006, HP-007, HP-030, HP-031, HP-070 to HP-075,
+//! HP-105).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::origin::Origin;
+use super::{Event, GroupEntry, Node, Stream, StreamId, note};
+use crate::health::Terms;
+use crate::schedule::Schedule;
+use crate::settings::Group;
+use crate::snapshot::{Choosing, Snapshot};
+use crate::target::ProbeTarget;
+use crate::threshold::Thresholds;
+use crate::window::Window;
+
+impl Node {
+    /// Takes a group, a new one or a change of one. Origins are the same as before if they have the same name.
+    pub fn set(&mut self, name: &str, group: Arc<Group>, now: Duration) {
+        let before = self.groups.remove(name);
+        let was_single = before
+            .as_ref()
+            .is_some_and(|entry| entry.group.is_single_origin());
+        let used = before.as_ref().map_or(now, |entry| entry.used);
+        let mut old = before.map(|entry| entry.origins).unwrap_or_default();
+        let mut left: BTreeSet<StreamId> = BTreeSet::new();
+        for (place, origin) in old.iter().enumerate() {
+            if let Some(id) = origin.stream {
+                self.leave(id, name, place);
+                left.insert(id);
+            }
+        }
+        let choosing = Choosing::of(&group);
+        let mut entry = GroupEntry {
+            used,
+            level: 0,
+            level_rises_at: None,
+            health_changes_at: None,
+            origins: Vec::new(),
+            snapshot: Arc::new(Snapshot::new(choosing, Vec::new())),
+            is_changed: true,
+            is_all_unhealthy: false,
+            group,
+        };
+        entry.plan_idle(now);
+        let group = Arc::clone(&entry.group);
+        let mut joined: Vec<(usize, ProbeTarget, bool)> = Vec::new();
+        for (place, settings) in group.settings().origins.iter().enumerate() {
+            let terms = Terms::of(&group, settings);
+            let known = old.iter().position(|origin| origin.name == settings.name);
+            let mut origin = match known {
+                Some(at) => old.swap_remove(at),
+                None => Origin::new(self.next_origin(), &settings.name, terms, now),
+            };
+            if settings.enabled && group.settings().probe.enabled {
+                let target = ProbeTarget::of(&group, settings);
+                let is_same = origin.stream.is_some_and(|id| {
+                    let stream = self.streams.get(&id);
+                    stream.is_some_and(|stream| *stream.target == target)
+                });
+                if !is_same {
+                    origin.stop(now);
+                }
+                let change = origin.change(terms, now);
+                note(&mut self.events, name, &origin, change);
+                joined.push((place, target, is_same));
+            } else {
+                origin.terms = terms;
+                origin.stop(now);
+            }
+            entry.origins.push(origin);
+        }
+        let ends_single = was_single && group.enabled_origins() > 1;
+        self.groups.insert(name.to_owned(), entry);
+        for (place, target, is_same) in joined {
+            let id = self.join(name, place, target, is_same, now);
+            left.insert(id);
+            if let Some(stream) = self.streams.get_mut(&id)
+                && ends_single
+            {
+                // HP-105: for both.
+                let samples = stream.history_size();
+                stream.schedule.burst(samples, now);
+            }
+        }
+        self.settle(&left, now);
+        if let Some(entry) = self.groups.get_mut(name) {
+            entry.plan_health(now);
+        }
+        self.pass(now);
+    }
+
+    /// Takes a group away. Its probes stop at once (HP-006).
+    pub fn remove(&mut self, name: &str, now: Duration) {
+        let Some(entry) = self.groups.remove(name) else {
+            return;
+        };
+        let mut left = BTreeSet::new();
+        for (place, origin) in entry.origins.iter().enumerate() {
+            if let Some(id) = origin.stream {
+                self.leave(id, name, place);
+                left.insert(id);
+            }
+        }
+        self.settle(&left, now);
+    }
+
+    /// The names of the groups.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.groups.keys().map(String::as_str)
+    }
+
+    fn next_origin(&mut self) -> u32 {
+        self.last_origin = self.last_origin.wrapping_add(1);
+        self.last_origin
+    }
+
+    fn leave(&mut self, id: StreamId, name: &str, place: usize) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.members.remove(&(name.to_owned(), place));
+        }
+    }
+
+    /// Lets an origin feed from the stream of its target, which begins if there is none.
+    fn join(
+        &mut self,
+        name: &str,
+        place: usize,
+        target: ProbeTarget,
+        is_same: bool,
+        now: Duration,
+    ) -> StreamId {
+        let id = match self.by_target.get(&target) {
+            Some(id) => *id,
+            None => self.begin(target, name, now),
+        };
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return id;
+        };
+        stream.members.insert((name.to_owned(), place));
+        let Some(entry) = self.groups.get_mut(name) else {
+            return id;
+        };
+        let (thresholds, interval) = (entry.group.thresholds(), entry.group.interval());
+        let Some(origin) = entry.origins.get_mut(place) else {
+            return id;
+        };
+        origin.stream = Some(id);
+        if !is_same && is_young(&stream.history, thresholds, interval, now) {
+            let change = origin.begin(stream.history.joined(thresholds), now);
+            note(&mut self.events, name, origin, change);
+        }
+        id
+    }
+
+    fn begin(&mut self, target: ProbeTarget, name: &str, now: Duration) -> StreamId {
+        self.last_stream += 1;
+        let id = StreamId(self.last_stream);
+        let entry = self.groups.get(name);
+        let group = entry.map(|entry| &entry.group);
+        let thresholds = group.map_or_else(Thresholds::default, |group| group.thresholds());
+        let timeout = group.map_or(Duration::ZERO, |group| group.timeout());
+        let interval = entry.map_or(Duration::ZERO, GroupEntry::interval);
+        let restored = self.restored.remove(&target);
+        let seed = self.chance(id.0);
+        let samples = u32::from(thresholds.sample_size());
+        let schedule = Schedule::new(seed, interval, timeout, samples, now);
+        let target = Arc::new(target);
+        let queued_at = schedule.due();
+        self.by_target.insert(Arc::clone(&target), id);
+        self.queue.insert((queued_at, id));
+        self.streams.insert(
+            id,
+            Stream {
+                target,
+                members: BTreeSet::new(),
+                timeout,
+                head_bytes_max: 0,
+                history: restored.unwrap_or_else(|| Window::new(thresholds)),
+                schedule,
+                queued_at,
+                is_in_flight: false,
+                aborted: 0,
+            },
+        );
+        id
+    }
+
+    /// Ends streams that nobody feeds from any more, and works the others out anew.
+    fn settle(&mut self, streams: &BTreeSet<StreamId>, now: Duration) {
+        let mut kept = Vec::new();
+        for id in streams {
+            let Some(stream) = self.streams.get_mut(id) else {
+                continue;
+            };
+            if stream.members.is_empty() {
+                self.queue.remove(&(stream.queued_at, *id));
+                let target = Arc::clone(&stream.target);
+                self.streams.remove(id);
+                self.by_target.remove(&target);
+                self.events.push(Event::StreamEnded(*id));
+                continue;
+            }
+            let groups = stream.members.iter();
+            let sizes = groups.filter_map(|(name, _)| self.groups.get(name));
+            let largest = sizes
+                .map(|entry| entry.group.thresholds())
+                .max_by_key(|thresholds| thresholds.sample_size());
+            if let Some(largest) = largest {
+                stream.history.resize(largest);
+            }
+            kept.push(*id);
+        }
+        self.replan(&kept, now);
+    }
+}
+
+impl Stream {
+    /// The n of the largest window that it fills.
+    fn history_size(&self) -> u32 {
+        self.history.size().into()
+    }
+}
+
+/// Samples of a stream that runs are; those of an earlier run of the process are if the newest is less than 2·n·I old
+/// (HP-197).
+fn is_young(history: &Window, thresholds: Thresholds, interval: Duration, now: Duration) -> bool {
+    let age_max = interval.saturating_mul(2 * u32::from(thresholds.sample_size()));
+    match history.newest() {
+        None => false,
+        Some(newest) => !history.is_restored() || now.saturating_sub(newest.at) < age_max,
+    }
+}

@@ -1,0 +1,137 @@
+//! What the bytes are that a probe reads (HP-011, HP-042 to HP-048): a strict reader of one HTTP/1 response, which keeps a
+//! head and counts a body. It is fed what comes and says when it has seen enough.
+
+mod body;
+mod head;
+
+use self::body::Body;
+use self::head::{EndSearch, Framing, Head};
+use crate::limits;
+use crate::outcome::{BodyEnd, Met, Reason, Response};
+use crate::settings::Method;
+
+/// Reads one response.
+#[derive(Debug, Clone)]
+pub struct ResponseReader {
+    method: Method,
+    head_bytes_max: usize,
+    /// Of the head that comes, as far as it has come.
+    head: Vec<u8>,
+    search: EndSearch,
+    interim: u8,
+    /// The final head, once it was read.
+    response: Option<Response>,
+    body: Body,
+    has_begun: bool,
+}
+
+impl ResponseReader {
+    /// A reader of the response to a request with this method, with a head of at most so many bytes.
+    #[must_use]
+    pub fn new(method: Method, head_bytes_max: u32) -> Self {
+        Self {
+            method,
+            head_bytes_max: head_bytes_max as usize,
+            head: Vec::new(),
+            search: EndSearch::default(),
+            interim: 0,
+            response: None,
+            body: Body::none(),
+            has_begun: false,
+        }
+    }
+
+    /// Takes bytes that came. Returns what was met once that is certain; bytes behind it do not matter (HP-047).
+    pub fn feed(&mut self, bytes: &[u8]) -> Option<Met> {
+        self.has_begun |= !bytes.is_empty();
+        let mut rest = bytes;
+        while self.response.is_none() {
+            let (met, left) = self.feed_head(rest)?;
+            if let Err(reason) = met {
+                return Some(Met::Failure(reason));
+            }
+            rest = left;
+        }
+        let end = self.body.feed(rest)?;
+        Some(self.ended(end))
+    }
+
+    /// No more bytes come: the connection was closed in order, or broke (`is_clean` false).
+    pub fn end(&mut self, is_clean: bool) -> Met {
+        if self.response.is_none() {
+            return Met::Failure(Reason::ConnectionReset);
+        }
+        let end = self.body.end(is_clean);
+        self.ended(end)
+    }
+
+    /// Whether anything has come.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    fn ended(&self, body: BodyEnd) -> Met {
+        let response = self.response.unwrap_or(Response::complete(0));
+        Met::Response(Response { body, ..response })
+    }
+
+    /// `None` when more bytes are needed; otherwise the bytes behind the head, or what is wrong with it.
+    fn feed_head<'b>(&mut self, bytes: &'b [u8]) -> Option<(Result<(), Reason>, &'b [u8])> {
+        let before = self.head.len();
+        self.head
+            .extend_from_slice(bytes.get(..self.room()).unwrap_or(bytes));
+        let Some(length) = self.search.end(&self.head) else {
+            if let Err(reason) = head::begins_well(&self.head) {
+                return Some((Err(reason), &[]));
+            }
+            let is_full = self.head.len() > self.head_bytes_max;
+            return is_full.then_some((Err(Reason::HeaderTooLarge), &[]));
+        };
+        let left = bytes
+            .get(length.saturating_sub(before)..)
+            .unwrap_or_default();
+        if length > self.head_bytes_max {
+            return Some((Err(Reason::HeaderTooLarge), &[]));
+        }
+        let head = Head::read(self.head.get(..length).unwrap_or_default());
+        self.head.clear();
+        self.search = EndSearch::default();
+        let taken = head.and_then(|head| self.take_head(&head, length));
+        Some((taken, left))
+    }
+
+    /// How many bytes of a head are taken more: one above the limit shows that it is too long.
+    const fn room(&self) -> usize {
+        (self.head_bytes_max + 1).saturating_sub(self.head.len())
+    }
+
+    fn take_head(&mut self, head: &Head, length: usize) -> Result<(), Reason> {
+        if head.status < 200 && head.status != 101 {
+            self.interim = self.interim.saturating_add(1);
+            if self.interim > limits::INTERIM_RESPONSES_MAX {
+                return Err(Reason::MalformedResponse);
+            }
+            return Ok(());
+        }
+        self.response = Some(Response {
+            status: head.status,
+            head_bytes: u32::try_from(length).unwrap_or(u32::MAX),
+            interim: self.interim,
+            body: BodyEnd::Complete,
+            drains: head.drains,
+        });
+        // The body of another status than 200 changes nothing (HP-040).
+        let has_body = self.method == Method::Get && head.status == 200;
+        self.body = match head.framing {
+            _ if !has_body => Body::none(),
+            Framing::Length(length) => Body::of_length(length),
+            Framing::Chunked => Body::chunked(),
+            Framing::UntilClose => Body::until_close(),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
