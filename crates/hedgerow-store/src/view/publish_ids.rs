@@ -34,7 +34,7 @@ impl View {
         let newest = bucket_of(self.log_time);
         for bucket in newest.saturating_sub(BUCKETS - 1)..=newest {
             let from = key(bucket, topic, id);
-            let mut to = from.clone();
+            let mut to = from.to_vec();
             to.push(0);
             if let Some((_, row)) = self.layers.scan(Space::PublishId, &from, &to, 1)?.first() {
                 return rows::decode(row).map(Some);
@@ -74,9 +74,10 @@ fn bucket_of(time: Timestamp) -> u64 {
     time.as_millis() / BUCKET_MILLIS
 }
 
-fn key(bucket: u64, topic: TopicId, id: u128) -> Vec<u8> {
-    let mut key = bucket.to_be_bytes().to_vec();
-    key.extend_from_slice(&topic.0.to_be_bytes());
-    key.extend_from_slice(&id.to_be_bytes());
+fn key(bucket: u64, topic: TopicId, id: u128) -> [u8; 28] {
+    let mut key = [0; 28];
+    key[..8].copy_from_slice(&bucket.to_be_bytes());
+    key[8..12].copy_from_slice(&topic.0.to_be_bytes());
+    key[12..].copy_from_slice(&id.to_be_bytes());
     key
 }

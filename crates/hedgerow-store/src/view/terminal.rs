@@ -138,7 +138,7 @@ impl View {
             progress: dead.progress,
             disposition,
         };
-        let key = self.next_terminal.to_be_bytes().to_vec();
+        let key = self.next_terminal.to_be_bytes();
         self.layers
             .put_new(Space::Terminal, &key, rows::encode(&record).into());
         self.next_terminal += 1;
