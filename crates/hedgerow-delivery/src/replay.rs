@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hedgerow_core::dead_letter::{BlobName, Span};
-use hedgerow_core::event::{DOMAIN_TOPIC, Data, REPLAY_OF, REPLAY_TO};
+use hedgerow_core::event::{DOMAIN_TOPIC, REPLAY_OF, REPLAY_TO};
 use hedgerow_core::filter::{Filter, FilterEvent, FilterRules};
 use hedgerow_core::limits;
 use hedgerow_core::outcome::DeadLetterReason;
@@ -230,7 +230,7 @@ pub(crate) async fn run(handle: EngineHandle, id: u32, stop: Stop, former: Optio
             is_noted: true,
             noted_at: Instant::now(),
             next_at: Instant::now(),
-            step_events_max: limits::REPLAY_STEP_EVENTS_MAX as u32,
+            step_bytes_max: limits::REPLAY_STEP_BYTES_MAX,
             has_problem: order.has_problem,
             order: &order,
             handle: &handle,
@@ -279,8 +279,8 @@ struct Task<'a> {
     noted_at: Instant,
     /// When the next step may be taken.
     next_at: Instant,
-    /// Events of one step: fewer where the log's segments are too small for so many of these.
-    step_events_max: u32,
+    /// Bytes at which a step is full: fewer where the log's segments are too small for such ones.
+    step_bytes_max: usize,
     has_problem: bool,
 }
 
@@ -351,8 +351,9 @@ impl Task<'_> {
         let mut at = from.min(records.len());
         while at < records.len() {
             let (mut step, begin) = (Step::default(), at);
-            let events_max = self.step_events_max.min(self.spec().events_per_second);
-            while at < records.len() && !step.is_full(events_max) {
+            let events_max = self.spec().events_per_second;
+            let events_max = events_max.min(limits::REPLAY_STEP_EVENTS_MAX as u32);
+            while at < records.len() && !step.is_full(events_max, self.step_bytes_max) {
                 let record = read::record(
                     records[at],
                     letters.input,
@@ -372,10 +373,10 @@ impl Task<'_> {
                     Ok(_) | Err(_) => {}
                 }
             }
-            let count = step.count;
+            let bytes = step.events.len_bytes();
             match self.take(step, blob, at).await {
                 Err(Pause::TooLarge) => {
-                    self.step_events_max = count / 2;
+                    self.step_bytes_max = self.step_bytes_max.min(bytes) / 2;
                     at = begin;
                 }
                 taken => taken?,
@@ -524,15 +525,14 @@ impl Task<'_> {
 struct Step {
     events: PackedEventsBuilder,
     count: u32,
-    bytes: usize,
     skipped: u64,
     unreadable: u64,
 }
 
 impl Step {
     /// Whether no further event belongs to it.
-    const fn is_full(&self, events_max: u32) -> bool {
-        self.count >= events_max || self.bytes >= limits::REPLAY_STEP_BYTES_MAX
+    fn is_full(&self, events_max: u32, bytes_max: usize) -> bool {
+        self.count >= events_max || self.events.len_bytes() >= bytes_max
     }
 
     fn push(&mut self, letter: ReadLetter<'_>, uuid: &str, order: &ReplayOrder) {
@@ -549,10 +549,6 @@ impl Step {
         if order.replay.spec.target == ReplayTarget::EventSubscription {
             know(REPLAY_TO, order.shelf.subscription.0.to_string());
         }
-        self.bytes += match &event.data {
-            Data::Json(text) => text.len(),
-            _ => 0,
-        };
         self.events.push(&event);
         self.count += 1;
     }

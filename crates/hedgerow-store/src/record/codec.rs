@@ -80,6 +80,12 @@ impl PackedEventsBuilder {
         self.count += 1;
     }
 
+    /// Bytes of those packed so far.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The packed events.
     #[must_use]
     pub fn finish(self) -> PackedEvents {
