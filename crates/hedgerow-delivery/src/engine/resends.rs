@@ -295,7 +295,7 @@ impl Engine {
                 Place::DeadLetterDue { .. } => ResentHow::DeadLetterPending,
                 Place::Due { at, .. } if at > self.now() => {
                     let owed = self.view.owed(id, at, seq)?;
-                    let moved = owed.and_then(|owed| {
+                    waits = owed.and_then(|owed| {
                         Some(MovedDelivery {
                             seq,
                             from: at,
@@ -304,7 +304,6 @@ impl Engine {
                             part: owed.part(),
                         })
                     });
-                    waits = moved;
                     match waits {
                         Some(_) => ResentHow::BroughtForward,
                         // The record of another time is on its way.

@@ -142,7 +142,7 @@ mod tests {
             let waits = task.spawn_local(async {
                 let receiver = Receiver::start().await;
                 let server = TestServer::start().await;
-                let key = server.topic("orders").await;
+                server.topic("orders").await;
                 server.subscribe("orders", "billing", &receiver.url()).await;
                 server.publish("orders", "wrong", event("1")).await;
                 within(
@@ -151,7 +151,6 @@ mod tests {
                     std::future::pending::<()>(),
                 )
                 .await;
-                drop(key);
             });
             task.run_until(waits).await
         });
