@@ -209,12 +209,10 @@ impl Turns {
 
     /// Takes a subscription that is gone, or delivers elsewhere now, out of the line, and forgets how it did.
     pub fn leave(&mut self, subscription: SubscriptionId) {
+        self.withdraw(subscription);
         let Some(member) = self.members.get_mut(&subscription) else {
             return;
         };
-        if let Some(since) = member.waits_since.take() {
-            self.queues[member.standing.queue()].remove(&since);
-        }
         self.proven -= usize::from(member.standing.pace == Pace::Proven);
         member.standing = Standing::default();
         member.has_left = true;

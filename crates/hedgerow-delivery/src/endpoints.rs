@@ -11,12 +11,10 @@ use std::time::Instant;
 
 use foldhash::HashMap;
 use hedgerow_core::credit::{CreditSettings, Credits, Lane, Signal};
-use hedgerow_core::limits;
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Now;
 use hedgerow_core::turns::{Leave, Room, SLOW_AFTER, Turn, Turns};
 use hedgerow_io::http::Target;
-use hedgerow_store::Usage;
 
 use crate::explain::WaitingFor;
 use crate::gauges::EndpointCredits;
@@ -50,16 +48,6 @@ pub(crate) struct StoreRoom {
     pub is_full: bool,
     /// Of how many attempts at a time it has room for the records.
     pub attempts_max: usize,
-}
-
-impl From<&Usage> for StoreRoom {
-    fn from(usage: &Usage) -> Self {
-        let attempts = usage.record_room_bytes / limits::ATTEMPT_RECORDS_BYTES_MAX;
-        Self {
-            is_full: usage.is_full(),
-            attempts_max: usize::try_from(attempts).unwrap_or(usize::MAX),
-        }
-    }
 }
 
 /// Leave for one attempt at an endpoint. Comes back through [`Endpoints::release`] exactly once, wherever the subscription
@@ -142,10 +130,7 @@ impl Endpoints {
                 Some(Turn::Of(subscription, leave)) => {
                     // The next turn is another endpoint's.
                     self.list(&target);
-                    self.ages
-                        .push_back((now.instant + SLOW_AFTER, Arc::clone(&target)));
-                    self.taken += 1;
-                    return Some((subscription, Seat { target, leave }));
+                    return Some((subscription, self.seat(target, leave, now)));
                 }
                 Some(Turn::Nobody { rests, is_crowded }) => {
                     if is_crowded {
@@ -170,7 +155,7 @@ impl Endpoints {
         store: StoreRoom,
     ) -> Option<Seat> {
         self.attempts_now = store.attempts_max.max(1);
-        if self.spare(target) == 0 || store.is_full {
+        if self.spare(target, subscription) == 0 || store.is_full {
             return None;
         }
         let (target, _) = self.by_target.get_key_value(target)?;
@@ -191,20 +176,33 @@ impl Endpoints {
         let Some(Turn::Of(_, leave)) = turn else {
             return None;
         };
-        self.ages
-            .push_back((now.instant + SLOW_AFTER, Arc::clone(&target)));
-        self.taken += 1;
-        Some(Seat { target, leave })
+        Some(self.seat(target, leave, now))
     }
 
-    /// How many attempts more may start at an endpoint, if nobody waits for a turn there.
-    pub(crate) fn spare(&self, target: &Target) -> usize {
+    fn seat(&mut self, target: Arc<Target>, leave: Leave, now: Now) -> Seat {
+        let at = now.instant + SLOW_AFTER;
+        self.ages.push_back((at, Arc::clone(&target)));
+        self.taken += 1;
+        Seat { target, leave }
+    }
+
+    /// How many attempts more of a subscription may start at its endpoint, if nobody waits for a turn there, and of those at a time
+    /// none that others wait for.
+    pub(crate) fn spare(&self, target: &Target, subscription: SubscriptionId) -> usize {
         let turns = self.by_target.get(target).map(|endpoint| &endpoint.turns);
         let turns = turns.filter(|turns| self.has_seat() && !turns.is_anybody_waiting());
-        turns.map_or(0, |turns| {
-            let credits = turns.credits();
-            credits.limit().saturating_sub(credits.quick()) as usize
-        })
+        let Some(turns) = turns else { return 0 };
+        let credits = turns.credits();
+        let of_lane = match turns.lane(subscription) {
+            Lane::Quick => credits.limit().saturating_sub(credits.quick()),
+            Lane::Slow if self.has_slow_room() => {
+                credits.slow_limit().saturating_sub(credits.slow())
+            }
+            Lane::Slow => 0,
+        };
+        let wanted = self.taken + self.listed.len();
+        let of_all = self.attempts_max.min(self.attempts_now);
+        of_all.saturating_sub(wanted).min(of_lane as usize)
     }
 
     /// Takes note of attempts that have been open for a second by now: others may start beside them.
@@ -482,7 +480,7 @@ mod tests {
         let at = target("a.example");
         endpoints.queue(&at, one);
         let (_, first) = endpoints.next_turn(now, room(false)).unwrap();
-        assert_eq!(endpoints.spare(&at), 1);
+        assert_eq!(endpoints.spare(&at, one), 1);
         assert!(endpoints.seat_beside(&at, one, now, room(true)).is_none());
         endpoints.queue(&at, other);
         assert!(endpoints.seat_beside(&at, one, now, room(false)).is_none());
@@ -498,6 +496,25 @@ mod tests {
             endpoints.release(seat, Signal::Success, now);
         }
         assert_eq!(endpoints.taken(), 0);
+    }
+
+    /// The same over all endpoints: the last places are for those that wait elsewhere.
+    #[test]
+    fn a_seat_beside_the_line_is_none_that_others_wait_for() {
+        let now = Times::new().0;
+        let mut endpoints = Endpoints::new(CreditSettings::default(), 2);
+        let (at, elsewhere) = (target("a.example"), target("b.example"));
+        let (one, other) = (SubscriptionId(0), SubscriptionId(1));
+        endpoints.queue(&at, one);
+        let (_, first) = endpoints.next_turn(now, room(false)).unwrap();
+        assert_eq!(endpoints.spare(&at, one), 1);
+        endpoints.queue(&elsewhere, other);
+        assert!(endpoints.seat_beside(&at, one, now, room(false)).is_none());
+        let (id, second) = endpoints.next_turn(now, room(false)).unwrap();
+        assert_eq!(id, other);
+        for seat in [first, second] {
+            endpoints.release(seat, Signal::Success, now);
+        }
     }
 
     /// Slow attempts of all endpoints leave half of what may be in flight to the others (design D7).

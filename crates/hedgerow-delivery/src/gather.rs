@@ -25,7 +25,7 @@ const READ_BYTES_MAX: usize = 256 * 1024;
 /// The next event is read together with the one before if no more than so many lie between them.
 const NEAR: u64 = 16;
 
-/// What one task makes beyond its first batch at most: it waits in memory for the engine's word.
+/// No further batch is begun once all of a task together have so many bytes: they wait in memory for the engine's word.
 const AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
 /// What is to be gathered.

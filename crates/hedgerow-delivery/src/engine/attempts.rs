@@ -17,7 +17,7 @@ use hedgerow_store::{StoreError, StoredEvent, Usage};
 
 use super::{Engine, Phase};
 use crate::attempt::{self, Job};
-use crate::endpoints::{Seat, StoreRoom};
+use crate::endpoints::Seat;
 use crate::runner::{Flight, Next, Runner};
 
 /// A delivery that ends undelivered.
@@ -54,7 +54,7 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
-        let room = self.room_for_attempts(&usage);
+        let room = self.room_for_attempts(usage.record_room_bytes);
         while may_start && let Some((seated, mut seat)) = self.endpoints.next_turn(self.turn, room)
         {
             if let Some(runner) = self.runners.get_mut(&seated) {
@@ -79,13 +79,6 @@ impl Engine {
             self.plan_wake(id)?;
         }
         Ok(())
-    }
-
-    /// What room the store has for attempts, beside what is under way otherwise.
-    pub(super) fn room_for_attempts(&self, usage: &Usage) -> StoreRoom {
-        let mut room = StoreRoom::from(usage);
-        room.attempts_max = room.attempts_max.saturating_sub(self.beside_attempts());
-        room
     }
 
     /// What was due when its subscription stood in line may have to end by the time of its turn.

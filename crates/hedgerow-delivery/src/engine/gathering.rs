@@ -19,12 +19,13 @@ use super::{Engine, Phase};
 use crate::attempt::Job;
 use crate::endpoints::Seat;
 use crate::gather::{self, Batch, Gather, Gathered};
-use crate::runner::{Flight, Gathering, Next, Runner};
+use crate::runner::{Flight, Gathering, Next, Runner, WAITING_MAX};
 
-/// Batches that one task makes at most.
+/// Batches that one task makes at most: enough that waking it costs little beside making them.
 const AHEAD_MAX: usize = 8;
-/// Deliveries that are taken for more than one batch at most.
-const AHEAD_EVENTS_MAX: usize = 1_024;
+/// Deliveries that are taken for more than one batch at most: a quarter of those that wait in memory, so that what has to be put
+/// back is soon looked through.
+const AHEAD_EVENTS_MAX: usize = WAITING_MAX / 4;
 
 impl Engine {
     /// Lets batches be made of a delivery whose turn it is, which was taken, and of what may travel with it.
@@ -91,7 +92,7 @@ impl Engine {
             max.get().saturating_sub(self.open_attempts(runner)) as usize
         });
         // This one has its seat.
-        let spare = self.endpoints.spare(&plan.endpoint).min(own);
+        let spare = self.endpoints.spare(&plan.endpoint, id).min(own);
         AHEAD_MAX.min(1 + spare)
     }
 

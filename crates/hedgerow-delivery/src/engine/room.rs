@@ -7,6 +7,7 @@ use std::time::Duration;
 use hedgerow_core::limits;
 
 use super::Engine;
+use crate::endpoints::StoreRoom;
 
 /// When room is looked for again.
 pub(super) const ROOM_AGAIN_AFTER: Duration = Duration::from_millis(100);
@@ -32,6 +33,16 @@ impl Engine {
     /// dead letters.
     pub(super) fn beside_attempts(&self) -> usize {
         self.endings.under_way() + self.beside_first() + self.letter_writes.notices_under_way()
+    }
+
+    /// What room there is for attempts, of so many bytes for records, beside what is under way otherwise. Whether the store is full
+    /// takes a look at the disk: it is as it was when attempts were started last.
+    pub(super) fn room_for_attempts(&self, record_room_bytes: u64) -> StoreRoom {
+        let attempts = count(record_room_bytes / limits::ATTEMPT_RECORDS_BYTES_MAX);
+        StoreRoom {
+            is_full: self.is_store_full,
+            attempts_max: attempts.saturating_sub(self.beside_attempts()),
+        }
     }
 
     fn free_room(&self) -> u64 {

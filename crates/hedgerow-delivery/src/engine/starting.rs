@@ -130,16 +130,16 @@ impl Engine {
     pub(super) fn take_seat_for_next(&mut self, id: SubscriptionId, first: &Next) -> Option<Seat> {
         let now = self.now();
         let runner = self.runners.get(&id)?;
-        let usage = self.store.usage();
-        if usage.queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX
+        let records = self.store.record_room();
+        if records.queued_bytes >= limits::JOURNAL_QUEUE_BYTES_MAX
             || self.gate(runner) != Gate::Open
-            || !self.has_leave(runner, None)
+            || !self.allows_another(runner, None)
             || self.is_resting(runner, first.due, now)
         {
             return None;
         }
         let (target, delayed_at) = (&runner.plan.endpoint, &runner.plan.delayed_at);
-        let room = self.room_for_attempts(&usage);
+        let room = self.room_for_attempts(records.room_bytes);
         let seat = self.endpoints.seat_beside(target, id, self.turn, room)?;
         if let Some(endpoint) = self.windows.get_mut(delayed_at) {
             endpoint.window.note_start(first.due, now);
@@ -165,13 +165,14 @@ impl Engine {
             .then_some((order, next))
     }
 
-    /// Whether its limits allow another attempt: what may wait to be settled, how many its endpoint takes (ED-167), and how
-    /// many it asks for itself. The seat that the attempt would have may be taken already, by the subscription that is `seated`.
+    /// Whether another attempt may begin, and no batch is being made.
     fn may_begin(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
-        runner.gathering.is_none() && self.has_leave(runner, seated)
+        runner.gathering.is_none() && self.allows_another(runner, seated)
     }
 
-    fn has_leave(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
+    /// Whether its limits allow another attempt: what may wait to be settled, how many its endpoint takes (ED-167), and how
+    /// many it asks for itself. The seat that the attempt would have may be taken already, by the subscription that is `seated`.
+    fn allows_another(&self, runner: &Runner, seated: Option<SubscriptionId>) -> bool {
         let is_unread = runner.order.as_ref().is_some_and(|order| order.is_unread);
         !is_unread
             && runner.unsettled_successes < self.settings.unsettled_successes_max

@@ -26,9 +26,11 @@ pub(crate) struct Gathering {
 
 impl Gathering {
     pub(crate) fn new(token: u64, candidates: Vec<Next>, seat: Seat, abort: AbortHandle) -> Self {
+        let mut seqs: Vec<u64> = candidates.iter().map(|next| next.seq).collect();
+        seqs.sort_unstable();
         Self {
             token,
-            seqs: ascending(&candidates),
+            seqs,
             candidates,
             seat: Some(seat),
             abort,
@@ -69,7 +71,9 @@ impl Gathering {
         let candidates = std::mem::take(&mut self.candidates).into_iter();
         let (started, left): (Vec<_>, Vec<_>) =
             candidates.partition(|next| wanted.next_if_eq(&next.seq).is_some());
-        self.seqs = ascending(&left);
+        let mut gone = started.iter().map(|next| next.seq).collect::<Vec<_>>();
+        gone.sort_unstable();
+        self.seqs.retain(|seq| gone.binary_search(seq).is_err());
         self.candidates = left;
         started
     }
@@ -78,12 +82,6 @@ impl Gathering {
     pub(crate) fn into_rest(self) -> (Vec<Next>, Option<Seat>) {
         (self.candidates, self.seat)
     }
-}
-
-fn ascending(deliveries: &[Next]) -> Vec<u64> {
-    let mut seqs: Vec<u64> = deliveries.iter().map(|next| next.seq).collect();
-    seqs.sort_unstable();
-    seqs
 }
 
 impl Runner {
