@@ -218,8 +218,11 @@ pub enum Act {
 
 /// Which dead letters, to whom and how fast.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // Each is drawn by itself.
 pub struct ReplayPlan {
     pub per_second: u32,
+    /// It is stopped between its first step and its second.
+    pub is_stopped: bool,
     pub to_topic: bool,
     /// Only those that were written so lately.
     pub within: Option<Duration>,

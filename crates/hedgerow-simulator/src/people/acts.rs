@@ -1,6 +1,7 @@
 //! What operators do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hedgerow_core::dead_letter::BlobName;
 use hedgerow_core::spec::ReplaySpec;
@@ -20,7 +21,7 @@ pub async fn operate(world: Arc<World>) {
         for _ in 0..TRIES {
             let outcome = perform(&world, *act).await;
             world.note(format_args!("{act:?}: {outcome:?}"));
-            if outcome.is_ok() {
+            if outcome.is_ok() || outcome.is_err_and(|error| error == NOTHING_TO_STEER) {
                 break;
             }
             tokio::time::sleep(AGAIN).await;
@@ -176,7 +177,33 @@ async fn begin_replay(
         })
     };
     let created = front.handle.ask(create).await;
-    created.map(drop).map_err(|error| error.to_string())
+    created.map_err(|error| error.to_string())?;
+    if plan.is_stopped {
+        stop_between_steps(world, front, whose).await;
+    }
+    Ok(())
+}
+
+/// How often and for how long it is looked whether a replay has taken its first step.
+const LOOKS: usize = 30;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Stops a replay that has taken a step and waits for its next one.
+async fn stop_between_steps(world: &Arc<World>, front: &Front, whose: usize) {
+    let name = &world.plan.subscriptions[whose].name;
+    for _ in 0..LOOKS {
+        let Ok(Some(open)) = replay_of(front, name).await else {
+            return;
+        };
+        if open.replay.counts.replayed > 0 {
+            // Who gets no answer knows nothing.
+            let outcome = steer_replay(world, front, whose, ReplaySteer::Stop).await;
+            world.note(format_args!("stopped between two steps: {outcome:?}"));
+            // The next step would come within a second.
+            return tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Steers the replay that is under way.

@@ -80,11 +80,17 @@ fn replays(
     if lettered.is_empty() {
         return acts;
     }
-    for _ in 0..dice.pick(&[0, 0, 1, 3, 6]) {
-        let at = dice.millis(0..=faults.as_millis() as u64);
+    for number in 0..dice.pick(&[0, 0, 1, 3, 6]) {
+        // Late, so that there are letters.
+        let all = faults.as_millis() as u64;
+        let at = dice.millis(all / 2..=all);
         let whose = dice.pick(&lettered);
+        let is_stopped = Dice::of(&[seed, 55, number]).percent(50);
+        let per_second = dice.pick(&[1, 1, 3, 100]);
         let plan = ReplayPlan {
-            per_second: dice.pick(&[1, 1, 3, 100]),
+            // Between two steps lies a second then.
+            per_second: if is_stopped { 1 } else { per_second },
+            is_stopped,
             to_topic: dice.percent(25),
             within: dice
                 .pick(&[None, None, Some(HOUR)])
