@@ -288,7 +288,7 @@ impl Node {
         if !was_idle {
             return;
         }
-        let interval = entry.interval();
+        let interval = entry.group.interval();
         let streams: Vec<StreamId> = entry.streams().collect();
         self.replan(&streams, now);
         for id in streams {

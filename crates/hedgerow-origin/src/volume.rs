@@ -85,13 +85,13 @@ pub fn estimate(loads: &[Load], nodes: &[Nodes], has_get: bool) -> Estimate {
         .sum();
     let is_much = probes_per_minute > limits::VOLUME_WARNED_PER_MINUTE;
     let nodes_in_all: u64 = nodes.iter().map(|nodes| u64::from(nodes.count)).sum();
-    let longest = loads.iter().map(|load| load.interval).min();
+    let shortest = loads.iter().map(|load| load.interval).min();
     let longest_possible = Duration::from_secs((*limits::INTERVAL_S.end()).into());
     let first_stream = loads.first().map(|load| load.stream);
     let advice = [
         (
             Advice::LongerInterval,
-            longest.is_some_and(|interval| interval < longest_possible),
+            shortest.is_some_and(|interval| interval < longest_possible),
         ),
         (Advice::Head, has_get),
         (Advice::FewerNodes, nodes_in_all > 1),

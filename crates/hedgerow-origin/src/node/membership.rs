@@ -23,6 +23,7 @@ impl Node {
             .as_ref()
             .is_some_and(|entry| entry.group.is_single_origin());
         let used = before.as_ref().map_or(now, |entry| entry.used);
+        let was_all_unhealthy = before.as_ref().is_some_and(|entry| entry.is_all_unhealthy);
         let mut old = before.map(|entry| entry.origins).unwrap_or_default();
         let mut left: BTreeSet<StreamId> = BTreeSet::new();
         for (place, origin) in old.iter().enumerate() {
@@ -40,7 +41,7 @@ impl Node {
             origins: Vec::new(),
             snapshot: Arc::new(Snapshot::new(choosing, Vec::new())),
             is_changed: true,
-            is_all_unhealthy: false,
+            is_all_unhealthy: was_all_unhealthy,
             group,
         };
         entry.plan_idle(now);
@@ -96,6 +97,12 @@ impl Node {
         let Some(entry) = self.groups.remove(name) else {
             return;
         };
+        if entry.is_all_unhealthy {
+            self.events.push(Event::GroupAllUnhealthy {
+                group: name.to_owned(),
+                is_entered: false,
+            });
+        }
         let mut left = BTreeSet::new();
         for (place, origin) in entry.origins.iter().enumerate() {
             if let Some(id) = origin.stream {

@@ -217,6 +217,23 @@ fn idle_groups_are_probed_less() {
     assert!((9..=11).contains(&count), "{count}");
 }
 
+/// HP-084 with HP-103: what is too old for the first use is said by I, however seldom an origin alone is probed.
+#[test]
+fn a_single_idle_origin_is_probed_at_once_too() {
+    let mut world = World::new(4);
+    world.set("web", &of(&["a"], json!({})));
+    world.run_s(900);
+    world.sent.clear();
+    while world.counted(A) == 0 {
+        world.run_s(1);
+    }
+    world.run_s(60);
+    assert_eq!(world.counted(A), 0, "less often than every 60 s");
+    world.node.used("web", world.now);
+    world.run_s(1);
+    assert_eq!(world.counted(A), 1);
+}
+
 /// HP-103, HP-105: one origin alone is probed four times less; a second one ends that at once.
 #[test]
 fn a_single_origin_is_probed_less() {
@@ -477,6 +494,10 @@ fn everything_down_and_one_back() {
             .collect()
     };
     assert_eq!(told(&mut world), [true]);
+    // A change of the group is no change of its state.
+    world.set("web", &of(&["a", "b"], json!({})));
+    world.run_s(60);
+    assert_eq!(told(&mut world), [] as [bool; 0]);
     world.down = vec!["a"];
     world.run_s(200);
     let kept = world.node.snapshot("web").unwrap().kept().unwrap();
@@ -484,6 +505,12 @@ fn everything_down_and_one_back() {
         (kept.mode, kept.places.iter().collect::<Vec<_>>()),
         (Mode::Normal, vec![1])
     );
+    assert_eq!(told(&mut world), [false]);
+    // Nor does a group stay in it that is taken away.
+    world.down = vec!["a", "b"];
+    world.run_s(120);
+    assert_eq!(told(&mut world), [true]);
+    world.node.remove("web", world.now);
     assert_eq!(told(&mut world), [false]);
 }
 
