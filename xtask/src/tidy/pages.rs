@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | `layers` | the table of crates |
 //! | `house-rules` | the rules of `tidy` |
-//! | `requirements` | the delivery specification's requirements, and what checks each |
+//! | `requirements NAME` | the requirements of a specification, and what checks each: `delivery`, `probes` |
 //! | `file PATH` | the file at that path from the root, as a code block |
 
 use std::fmt::Write as _;
@@ -109,7 +109,8 @@ fn generate(tree: &Tree, name: &str) -> Result<String, String> {
     match name.split_once(' ') {
         None if name == "layers" => Ok(layers::table()),
         None if name == "house-rules" => Ok(house_rules()),
-        None if name == "requirements" => Ok(requirements::tables(tree)),
+        Some(("requirements", name)) => requirements::tables(tree, name)
+            .ok_or_else(|| format!("there is no specification \"{name}\"")),
         Some(("file", path)) => {
             let text = tree
                 .text(path)
@@ -157,7 +158,12 @@ mod tests {
 
     #[test]
     fn tables_are_generated_from_the_code() {
-        for name in ["layers", "house-rules", "requirements"] {
+        for name in [
+            "layers",
+            "house-rules",
+            "requirements delivery",
+            "requirements probes",
+        ] {
             let text = format!("<!-- generated: {name} -->\n<!-- end generated -->\n");
             let files = [("a.md", text.as_str())];
             assert_eq!(found(check, &files), ["a.md:1"]);
@@ -171,6 +177,7 @@ mod tests {
             PAGE.replace("<!-- end generated -->\n", ""),
             PAGE.replace("file a.toml", "file none.toml"),
             PAGE.replace("file a.toml", "nothing"),
+            PAGE.replace("file a.toml", "requirements gossip"),
         ] {
             assert_eq!(
                 found(check, &[("a.md", &text), ("a.toml", "")]),
