@@ -97,3 +97,5 @@ pub const FLAP_HELD_MAX: Duration = Duration::from_secs(900);
 pub const ROUTES_MAX: usize = 1_000;
 /// Hosts, and paths, of one route.
 pub const ROUTE_PATTERNS_MAX: usize = 100;
+/// Statuses of a redirect to HTTPS, the recommended one first. Source: HP-155.
+pub const REDIRECT_STATUSES: [u16; 4] = [308, 301, 302, 307];

@@ -2,6 +2,7 @@
 //! of the routes does not matter.
 
 mod path;
+mod settings;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use crate::settings::Protocol;
 use crate::target::key_of_host;
 
 pub use self::path::{PathError, normalize};
+pub use self::settings::{ForwardingProtocol, RouteSettings};
 
 /// The status where no route matches, unless the listener's `unmatched_status` says another one (HP-153).
 pub const UNMATCHED_STATUS: u16 = 400;
@@ -209,42 +211,25 @@ impl RouteTable {
         protocol: Protocol,
         host: &str,
     ) -> Result<(), RouteError> {
-        let invalid = || RouteError::Host {
-            route: route.name.clone(),
-            host: host.to_owned(),
+        let Some((key, is_wildcard)) = host_pattern(host) else {
+            return Err(RouteError::Host {
+                route: route.name.clone(),
+                host: host.to_owned(),
+            });
         };
-        let domain = host.strip_prefix("*.");
-        let key = key_of_host(domain.unwrap_or(host));
-        let is_host = !key.is_empty()
-            && key.len() <= limits::HOST_BYTES_MAX
-            && key
-                .bytes()
-                .all(|byte| byte.is_ascii_graphic() && !b"*/?#@\\".contains(&byte))
-            && without_port(&key) == key
-            && !(domain.is_some() && key.starts_with('['));
-        if !is_host {
-            return Err(invalid());
-        }
-        let hosts = match domain {
-            Some(_) => &mut self.wildcards,
-            None => &mut self.hosts,
+        let hosts = if is_wildcard {
+            &mut self.wildcards
+        } else {
+            &mut self.hosts
         };
         let paths = hosts.entry((protocol, key)).or_default();
         for path in &route.paths {
-            let (beginning, is_exact) = match path.strip_suffix('*') {
-                Some(beginning) if beginning.ends_with('/') => (beginning, false),
-                _ => (path.as_str(), true),
-            };
-            let normal = normalize(beginning)
-                .ok()
-                .filter(|_| !beginning.contains(['*', '?', '#']));
-            let Some(normal) = normal else {
+            let Some((key, is_exact)) = path_pattern(path) else {
                 return Err(RouteError::Path {
                     route: route.name.clone(),
                     path: path.clone(),
                 });
             };
-            let key = normal.to_ascii_lowercase();
             let earlier = if is_exact {
                 paths.exact.insert(key, index)
             } else {
@@ -281,6 +266,34 @@ impl Paths {
         let found = beginnings.find(|(beginning, _)| lower.starts_with(beginning.as_str()));
         found.map(|(_, index)| *index)
     }
+}
+
+/// A host in the one spelling that is compared, and whether it is the domain behind `*.` (HP-151). `None` if it is neither a
+/// host nor `*.domain`.
+fn host_pattern(host: &str) -> Option<(String, bool)> {
+    let domain = host.strip_prefix("*.");
+    let key = key_of_host(domain.unwrap_or(host));
+    let is_host = !key.is_empty()
+        && key.len() <= limits::HOST_BYTES_MAX
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"*/?#@\\".contains(&byte))
+        && without_port(&key) == key
+        && !(domain.is_some() && key.starts_with('['));
+    is_host.then_some((key, domain.is_some()))
+}
+
+/// A path, or what stands before its last `*`, in the one spelling that is compared, and whether it is exact (HP-152). `None` if
+/// it is no pattern.
+fn path_pattern(path: &str) -> Option<(String, bool)> {
+    let (beginning, is_exact) = match path.strip_suffix('*') {
+        Some(beginning) if beginning.ends_with('/') => (beginning, false),
+        _ => (path, true),
+    };
+    let normal = normalize(beginning)
+        .ok()
+        .filter(|_| !beginning.contains(['*', '?', '#']))?;
+    Some((normal.to_ascii_lowercase(), is_exact))
 }
 
 /// A host without its port; an IPv6 address keeps its brackets.

@@ -8,9 +8,11 @@
 //! | `check.rs` | the ranges, and what must fit together |
 //! | `problem.rs` | the codes of refusals |
 //! | `read.rs` | the JSON of the interfaces, with the vendor's other spellings (HP-116) |
+//! | `fields.rs` | members of JSON objects, and all that is wrong with them |
 
 mod check;
-mod problem;
+pub(crate) mod fields;
+pub(crate) mod problem;
 mod read;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Why a group is refused.
+//! Why a group or a route is refused.
 
 use std::fmt;
 
@@ -45,6 +45,16 @@ pub enum Code {
     HostNotAllowed,
     /// HP-019.
     HeaderNotAllowed,
+    /// HP-151: neither a host nor `*.` and a domain.
+    RouteHostNotAllowed,
+    /// HP-152: not absolute, or with `*` elsewhere than as a last `/*`.
+    RoutePathNotAllowed,
+    /// A route without protocols, hosts or paths, or with too many of them.
+    PatternCountOutOfRange,
+    /// HP-155: not one of the statuses that redirect.
+    RedirectStatusNotAllowed,
+    /// A route that names no group.
+    OriginGroupRequired,
     /// Any other setting that has a range or a list of values.
     ValueOutOfRange,
     /// A text where a number belongs, and the like.
@@ -77,6 +87,11 @@ impl Code {
             Self::NameNotAllowed => "name_not_allowed",
             Self::HostNotAllowed => "host_not_allowed",
             Self::HeaderNotAllowed => "header_not_allowed",
+            Self::RouteHostNotAllowed => "route_host_not_allowed",
+            Self::RoutePathNotAllowed => "route_path_not_allowed",
+            Self::PatternCountOutOfRange => "pattern_count_out_of_range",
+            Self::RedirectStatusNotAllowed => "redirect_status_not_allowed",
+            Self::OriginGroupRequired => "origin_group_required",
             Self::ValueOutOfRange => "value_out_of_range",
             Self::WrongType => "wrong_type",
             Self::UnknownSetting => "unknown_setting",
@@ -113,7 +128,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All that is wrong with a group, in the order of the codes.
+/// All that is wrong with a group or a route, in the order of the codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Refusal {
@@ -150,10 +165,10 @@ impl std::error::Error for Refusal {}
 
 /// Collects what is wrong.
 #[derive(Debug, Default)]
-pub(super) struct Problems(Vec<Problem>);
+pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
-    pub(super) fn add(&mut self, code: Code, field: impl Into<String>, message: impl Into<String>) {
+    pub(crate) fn add(&mut self, code: Code, field: impl Into<String>, message: impl Into<String>) {
         let (field, message) = (field.into(), message.into());
         self.0.push(Problem {
             code,
@@ -162,12 +177,12 @@ impl Problems {
         });
     }
 
-    pub(super) fn extend(&mut self, refusal: Refusal) {
+    pub(crate) fn extend(&mut self, refusal: Refusal) {
         self.0.extend(refusal.problems);
     }
 
     /// `Ok` when nothing is wrong.
-    pub(super) fn into_result(mut self) -> Result<(), Refusal> {
+    pub(crate) fn into_result(mut self) -> Result<(), Refusal> {
         if self.0.is_empty() {
             return Ok(());
         }

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use super::problem::{Code, Problems, Refusal};
+use super::fields::{Fields, joined};
+use super::problem::{Code, Refusal};
 use super::{FailOpen, Group, GroupSettings, Method, OriginSettings, Protocol, Strategy};
 
 /// The members of a group.
@@ -97,7 +98,7 @@ impl Twofold {
 pub(super) fn read(declared: &Value) -> Result<Group, Refusal> {
     let mut reader = Reader::default();
     let settings = reader.group(declared);
-    let mut problems = reader.problems;
+    let mut problems = reader.fields.problems;
     let accepted = match Group::new(settings) {
         Ok(group) => Some(group),
         Err(refusal) => {
@@ -113,7 +114,7 @@ pub(super) fn read(declared: &Value) -> Result<Group, Refusal> {
 /// Reads members, and collects what is wrong with them.
 #[derive(Default)]
 struct Reader {
-    problems: Problems,
+    fields: Fields,
     /// What was given under either name: the setting, the field, and its value.
     given: Vec<(Twofold, String, u32)>,
 }
@@ -121,15 +122,15 @@ struct Reader {
 impl Reader {
     fn group(&mut self, declared: &Value) -> GroupSettings {
         let mut settings = GroupSettings::default();
-        let Some(members) = self.object(declared, "the group") else {
+        let Some(members) = self.fields.object(declared, "the group") else {
             return settings;
         };
         self.know(members, "", &GROUP, &Twofold::ALL);
         self.profile(members, &mut settings);
-        if let Some(probe) = self.member(members, "probe") {
+        if let Some(probe) = self.fields.member(members, "probe") {
             self.probe(probe, &mut settings);
         }
-        if let Some(load_balancing) = self.member(members, "load_balancing") {
+        if let Some(load_balancing) = self.fields.member(members, "load_balancing") {
             self.load_balancing(load_balancing, &mut settings);
         }
         self.twofold(
@@ -146,7 +147,7 @@ impl Reader {
             ("flap_damping", &mut settings.flap_damping),
             ("drain_header", &mut settings.drain_header),
         ] {
-            self.flag(members, "", name, flag);
+            self.fields.flag(members, "", name, flag);
         }
         for (name, number) in [
             ("idle_after_s", &mut settings.idle.after_s),
@@ -154,14 +155,15 @@ impl Reader {
             ("idle_cap_s", &mut settings.idle.cap_s),
             ("ramp_s", &mut settings.ramp_s),
         ] {
-            self.number(members, "", name, Code::ValueOutOfRange, number);
+            self.fields
+                .number(members, "", name, Code::ValueOutOfRange, number);
         }
         let fail_open = [
             ("all", FailOpen::All),
             ("top_priority", FailOpen::TopPriority),
             ("none", FailOpen::None),
         ];
-        self.one_of(
+        self.fields.one_of(
             members,
             "",
             "fail_open",
@@ -173,7 +175,7 @@ impl Reader {
             ("weighted", Strategy::Weighted),
             ("p2c_ewma", Strategy::P2cEwma),
         ];
-        self.one_of(
+        self.fields.one_of(
             members,
             "",
             "strategy",
@@ -193,7 +195,7 @@ impl Reader {
         }
         let mut profile = None;
         let known = [("slow_start_container", Some(Profile::SlowStartContainer))];
-        self.one_of(
+        self.fields.one_of(
             members,
             "",
             "profile",
@@ -210,7 +212,7 @@ impl Reader {
     }
 
     fn probe(&mut self, probe: &Value, settings: &mut GroupSettings) {
-        let Some(members) = self.object(probe, "probe") else {
+        let Some(members) = self.fields.object(probe, "probe") else {
             return;
         };
         let twofold = [
@@ -220,9 +222,10 @@ impl Reader {
         ];
         self.know(members, "probe", &PROBE, &twofold);
         let probe = &mut settings.probe;
-        self.flag(members, "probe", "enabled", &mut probe.enabled);
+        self.fields
+            .flag(members, "probe", "enabled", &mut probe.enabled);
         let protocols = [("http", Protocol::Http), ("https", Protocol::Https)];
-        self.one_of(
+        self.fields.one_of(
             members,
             "probe",
             "protocol",
@@ -231,7 +234,7 @@ impl Reader {
             &mut probe.protocol,
         );
         let methods = [("HEAD", Method::Head), ("GET", Method::Get)];
-        self.one_of(
+        self.fields.one_of(
             members,
             "probe",
             "method",
@@ -239,25 +242,25 @@ impl Reader {
             &methods,
             &mut probe.method,
         );
-        self.text(members, "probe", "path", &mut probe.path);
-        self.number(
+        self.fields.text(members, "probe", "path", &mut probe.path);
+        self.fields.number(
             members,
             "probe",
             "header_bytes_max",
             Code::ValueOutOfRange,
             &mut probe.header_bytes_max,
         );
-        if let Some(headers) = self.member(members, "headers")
-            && let Some(headers) = self.object(headers, "probe.headers")
+        if let Some(headers) = self.fields.member(members, "headers")
+            && let Some(headers) = self.fields.object(headers, "probe.headers")
         {
             for name in headers.keys() {
                 let mut value = String::new();
-                self.text(headers, "probe.headers", name, &mut value);
+                self.fields.text(headers, "probe.headers", name, &mut value);
                 probe.headers.insert(name.clone(), value);
             }
         }
-        if self.member(members, "port").is_some() {
-            self.problems.add(
+        if self.fields.member(members, "port").is_some() {
+            self.fields.problems.add(
                 Code::ProbePortNotConfigurable,
                 "probe.port",
                 "is no setting: probes go to the origin's http_port or https_port, as requests do",
@@ -269,7 +272,7 @@ impl Reader {
 
     fn load_balancing(&mut self, load_balancing: &Value, settings: &mut GroupSettings) {
         let path = "load_balancing";
-        let Some(members) = self.object(load_balancing, path) else {
+        let Some(members) = self.fields.object(load_balancing, path) else {
             return;
         };
         let twofold = [
@@ -285,7 +288,7 @@ impl Reader {
             "successful_samples_required",
             Twofold::Required,
         );
-        self.number(
+        self.fields.number(
             members,
             path,
             "additional_latency_ms",
@@ -295,17 +298,17 @@ impl Reader {
     }
 
     fn origins(&mut self, members: &Map<String, Value>, settings: &mut GroupSettings) {
-        let Some(origins) = self.member(members, "origins") else {
+        let Some(origins) = self.fields.member(members, "origins") else {
             return;
         };
         let Value::Array(origins) = origins else {
-            self.wrong_type("origins", "a list");
+            self.fields.wrong_type("origins", "a list");
             return;
         };
         for (index, origin) in origins.iter().enumerate() {
             let path = format!("origins[{index}]");
             let mut read = OriginSettings::new("", "");
-            if let Some(members) = self.object(origin, &path) {
+            if let Some(members) = self.fields.object(origin, &path) {
                 self.origin(members, &path, &mut read);
             }
             settings.origins.push(read);
@@ -314,11 +317,13 @@ impl Reader {
 
     fn origin(&mut self, members: &Map<String, Value>, path: &str, origin: &mut OriginSettings) {
         self.know(members, path, &ORIGIN, &[]);
-        self.text(members, path, "name", &mut origin.name);
-        self.text(members, path, "host", &mut origin.host);
-        self.text(members, path, "host_header", &mut origin.host_header);
-        self.flag(members, path, "enabled", &mut origin.enabled);
-        self.flag(
+        self.fields.text(members, path, "name", &mut origin.name);
+        self.fields.text(members, path, "host", &mut origin.host);
+        self.fields
+            .text(members, path, "host_header", &mut origin.host_header);
+        self.fields
+            .flag(members, path, "enabled", &mut origin.enabled);
+        self.fields.flag(
             members,
             path,
             "verify_certificate_name",
@@ -335,7 +340,7 @@ impl Reader {
                 &mut origin.startup_grace_s,
             ),
         ] {
-            self.number(members, path, name, code, number);
+            self.fields.number(members, path, name, code, number);
         }
     }
 
@@ -359,14 +364,17 @@ impl Reader {
             } else {
                 let message = "is no setting of an origin group";
                 let field = joined(path, name);
-                self.problems.add(Code::UnknownSetting, field, message);
+                self.fields
+                    .problems
+                    .add(Code::UnknownSetting, field, message);
             }
         }
     }
 
     fn twofold(&mut self, members: &Map<String, Value>, path: &str, name: &str, setting: Twofold) {
         let mut value = None;
-        self.whole(members, path, name, setting.code(), &mut value);
+        self.fields
+            .whole(members, path, name, setting.code(), &mut value);
         let Some(value) = value else { return };
         self.given.push((setting, joined(path, name), value));
     }
@@ -379,7 +387,7 @@ impl Reader {
             if let Some((_, other, earlier)) = other.filter(|(.., earlier)| earlier != value) {
                 let message = format!("is {value}, and {other} is {earlier}: give one of both");
                 let code = Code::SettingGivenTwice;
-                self.problems.add(code, field.clone(), message);
+                self.fields.problems.add(code, field.clone(), message);
                 continue;
             }
             let load_balancing = &mut settings.load_balancing;
@@ -391,122 +399,5 @@ impl Reader {
                 Twofold::Required => load_balancing.successful_samples_required = Some(*value),
             }
         }
-    }
-
-    /// A member that is given; `null` is as if it were not.
-    #[allow(clippy::unused_self)] // It reads as its neighbours do.
-    fn member<'v>(&self, members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
-        members.get(name).filter(|value| !value.is_null())
-    }
-
-    fn object<'v>(&mut self, value: &'v Value, field: &str) -> Option<&'v Map<String, Value>> {
-        let members = value.as_object();
-        if members.is_none() {
-            self.wrong_type(field, "an object");
-        }
-        members
-    }
-
-    fn flag(&mut self, members: &Map<String, Value>, path: &str, name: &str, flag: &mut bool) {
-        match self.member(members, name) {
-            None => {}
-            Some(Value::Bool(given)) => *flag = *given,
-            Some(_) => self.wrong_type(joined(path, name), "true or false"),
-        }
-    }
-
-    fn text(&mut self, members: &Map<String, Value>, path: &str, name: &str, text: &mut String) {
-        match self.member(members, name) {
-            None => {}
-            Some(Value::String(given)) => text.clone_from(given),
-            Some(_) => self.wrong_type(joined(path, name), "a text"),
-        }
-    }
-
-    fn number(
-        &mut self,
-        members: &Map<String, Value>,
-        path: &str,
-        name: &str,
-        code: Code,
-        number: &mut u32,
-    ) {
-        let mut given = None;
-        self.whole(members, path, name, code, &mut given);
-        *number = given.unwrap_or(*number);
-    }
-
-    /// A whole number. One that is none, or is negative, is out of its range.
-    fn whole(
-        &mut self,
-        members: &Map<String, Value>,
-        path: &str,
-        name: &str,
-        code: Code,
-        number: &mut Option<u32>,
-    ) {
-        match self.member(members, name) {
-            None => {}
-            Some(Value::Number(given)) => {
-                *number = whole(given);
-                if number.is_none() {
-                    let message = format!("must be a whole number of its range, and is {given}");
-                    self.problems.add(code, joined(path, name), message);
-                }
-            }
-            Some(_) => self.wrong_type(joined(path, name), "a number"),
-        }
-    }
-
-    fn one_of<T: Copy>(
-        &mut self,
-        members: &Map<String, Value>,
-        path: &str,
-        name: &str,
-        code: Code,
-        values: &[(&str, T)],
-        value: &mut T,
-    ) {
-        let Some(given) = self.member(members, name) else {
-            return;
-        };
-        let Value::String(given) = given else {
-            self.wrong_type(joined(path, name), "a text");
-            return;
-        };
-        if let Some((_, found)) = values.iter().find(|(name, _)| name == given) {
-            *value = *found;
-            return;
-        }
-        let names: Vec<String> = values
-            .iter()
-            .map(|(name, _)| format!("\"{name}\""))
-            .collect();
-        let message = format!("must be {}", names.join(" or "));
-        self.problems.add(code, joined(path, name), message);
-    }
-
-    fn wrong_type(&mut self, field: impl Into<String>, wanted: &str) {
-        let message = format!("must be {wanted}");
-        self.problems.add(Code::WrongType, field, message);
-    }
-}
-
-/// A number without parts, also when it is written as 30.0; more than a `u32` holds is as much as it holds, which is above
-/// every range.
-fn whole(number: &serde_json::Number) -> Option<u32> {
-    if let Some(number) = number.as_u64() {
-        return Some(u32::try_from(number).unwrap_or(u32::MAX));
-    }
-    let number = number.as_f64().filter(|number| number.fract() == 0.0)?;
-    #[allow(clippy::cast_sign_loss)] // Not negative, and above the largest it is the largest.
-    (number >= 0.0).then_some(number as u32)
-}
-
-fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
     }
 }

@@ -4,6 +4,7 @@
 
 mod health;
 mod node;
+mod route_settings;
 mod routes;
 mod selection;
 mod selection_properties;
