@@ -41,6 +41,11 @@ pub struct SubscriptionName(Box<str>);
 #[serde(try_from = "String", into = "String")]
 pub struct DomainTopicName(Box<str>);
 
+/// The name of an origin group: 1 to 64 ASCII letters, digits and hyphens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OriginGroupName(Box<str>);
+
 macro_rules! name {
     ($type:ident, $what:literal, $len:expr, $built_in:expr) => {
         impl $type {
@@ -130,6 +135,13 @@ name!(
     DomainTopicName,
     "a domain topic's name",
     limits::DOMAIN_TOPIC_NAME_LEN,
+    <[&str; 0]>::default()
+);
+
+name!(
+    OriginGroupName,
+    "an origin group's name",
+    limits::ORIGIN_GROUP_NAME_LEN,
     <[&str; 0]>::default()
 );
 

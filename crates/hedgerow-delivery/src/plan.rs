@@ -103,7 +103,11 @@ impl Plan {
             subscription: subscription.name.as_str().to_owned(),
             reason,
         };
-        let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination;
+        let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination else {
+            return Err(refused(
+                "origin groups are not delivered to by this server".to_owned(),
+            ));
+        };
         let (target, path_and_query) = endpoint(endpoint_url, tls).map_err(refused)?;
         let delayed_at = Arc::new(EndpointKey {
             target: target.endpoint(),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Bound;
 
-use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
+use hedgerow_core::name::{DomainTopicName, OriginGroupName, SubscriptionName, TopicName};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
@@ -271,6 +271,18 @@ impl Catalog {
     ) -> Option<&Subscription> {
         let id = self.names.subscription(topic, domain_topic, name)?;
         self.subscriptions.get(&id)
+    }
+
+    /// The subscriptions whose events go to the origins of a group of this name, or would with an update that waits: while there is
+    /// one, the group is needed. By id.
+    pub fn subscriptions_to_group<'c>(
+        &'c self,
+        group: &'c OriginGroupName,
+    ) -> impl Iterator<Item = &'c Subscription> {
+        let is_to = move |spec: &SubscriptionSpec| spec.destination.origin_group() == Some(group);
+        self.subscriptions
+            .values()
+            .filter(move |found| is_to(&found.spec) || found.update.as_deref().is_some_and(is_to))
     }
 
     /// The subscriptions that a change takes away, by id.

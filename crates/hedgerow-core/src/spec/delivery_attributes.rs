@@ -286,7 +286,7 @@ fn check_name(name: &str, rules: AttributeRules) -> Result<(), String> {
     {
         return Err(format!("must not begin with \"{beginning}\""));
     }
-    let may_authorize = rules.endpoint_type == EndpointType::WebHook && !rules.has_bearer_token;
+    let may_authorize = rules.endpoint_type.is_webhook() && !rules.has_bearer_token;
     if lower == AUTHORIZATION && !may_authorize {
         return Err("is set by the authentication that the destination has itself".to_owned());
     }

@@ -17,11 +17,13 @@ pub enum EndpointType {
     StorageQueue,
     /// A listener behind a relay.
     HybridConnection,
+    /// A group of origins of a customer: an extension (ED-316).
+    OriginGroup,
 }
 
 impl EndpointType {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::WebHook,
         Self::AzureFunction,
         Self::EventHub,
@@ -29,6 +31,7 @@ impl EndpointType {
         Self::ServiceBusTopic,
         Self::StorageQueue,
         Self::HybridConnection,
+        Self::OriginGroup,
     ];
 
     /// The name in declarations.
@@ -42,6 +45,7 @@ impl EndpointType {
             Self::ServiceBusTopic => "ServiceBusTopic",
             Self::StorageQueue => "StorageQueue",
             Self::HybridConnection => "HybridConnection",
+            Self::OriginGroup => "OriginGroup",
         }
     }
 
@@ -49,6 +53,12 @@ impl EndpointType {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// Whether it is an endpoint of a customer that HTTP is spoken to: kind W, whichever origin it is (ED-316).
+    #[must_use]
+    pub const fn is_webhook(self) -> bool {
+        matches!(self, Self::WebHook | Self::OriginGroup)
     }
 
     /// Whether it is a queue or a topic of a service bus.

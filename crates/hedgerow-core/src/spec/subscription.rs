@@ -14,11 +14,13 @@ use super::hold::{ProbationSpec, check_delayed_delivery};
 use super::ordering::OrderingSpec;
 use super::{
     AttributeRules, Checked, DeliveryAttribute, EndpointLimits, EndpointType, EndpointUrl,
-    FilterSpec, SigningSpec, SpecError, Warning, WebhookTls, delivery_attributes, signing,
+    FilterSpec, OriginGroupEndpoint, SigningSpec, SpecError, Warning, WebhookTls,
+    delivery_attributes, signing,
 };
 use crate::dead_letter::DeadLetterSettings;
 use crate::hold::DelayedDeliverySettings;
 use crate::limits;
+use crate::name::OriginGroupName;
 use crate::outcome::{DestinationKind, Overrides};
 use crate::retry::{RetryPolicy, minutes};
 use crate::time::Timestamp;
@@ -75,22 +77,76 @@ pub enum Destination {
         /// What is asked of TLS with it.
         tls: WebhookTls,
     },
+    /// Whichever origin of a group each attempt chooses (HP-200).
+    OriginGroup(OriginGroupEndpoint),
 }
 
 impl Destination {
     /// What delayed delivery knows it by: without its query (ED-236).
     #[must_use]
     pub fn endpoint(&self) -> &str {
-        let Self::WebHook { endpoint_url, .. } = self;
-        endpoint_url.base()
+        match self {
+            Self::WebHook { endpoint_url, .. } => endpoint_url.base(),
+            Self::OriginGroup(to) => to.endpoint(),
+        }
     }
 
-    /// The column of the rule table that judges its answers.
+    /// The column of the rule table that judges its answers: a group's are a webhook's, whichever origin gave them (ED-316).
     #[must_use]
     pub const fn kind(&self) -> DestinationKind {
         match self {
-            Self::WebHook { .. } => DestinationKind::Webhook,
+            Self::WebHook { .. } | Self::OriginGroup(_) => DestinationKind::Webhook,
         }
+    }
+
+    /// The name in declarations.
+    #[must_use]
+    pub const fn endpoint_type(&self) -> EndpointType {
+        match self {
+            Self::WebHook { .. } => EndpointType::WebHook,
+            Self::OriginGroup(_) => EndpointType::OriginGroup,
+        }
+    }
+
+    /// The group of origins that it names, if it is one.
+    #[must_use]
+    pub const fn origin_group(&self) -> Option<&OriginGroupName> {
+        match self {
+            Self::WebHook { .. } => None,
+            Self::OriginGroup(to) => Some(to.group()),
+        }
+    }
+
+    /// Whether another one is reached at the same place: who was given a secret there gets it again.
+    fn is_at(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::WebHook { endpoint_url, .. },
+                Self::WebHook {
+                    endpoint_url: to, ..
+                },
+            ) => endpoint_url.origin() == to.origin(),
+            (Self::OriginGroup(from), Self::OriginGroup(to)) => from.has_origins_of(to),
+            _ => false,
+        }
+    }
+
+    /// The one that a declaration names; `None` if it names none, or one that is refused as such.
+    fn declared_in(declaration: &Value) -> Option<Self> {
+        let destination = declaration.get("destination")?;
+        let kind = destination.get("endpointType")?.as_str()?;
+        let properties = destination.get("properties")?;
+        if EndpointType::named(kind) == Some(EndpointType::OriginGroup) {
+            let mut fields = Fields::open(properties, "").ok()?;
+            return OriginGroupEndpoint::check(&mut fields)
+                .ok()
+                .map(Self::OriginGroup);
+        }
+        let url = properties.get("endpointUrl")?.as_str()?;
+        Some(Self::WebHook {
+            endpoint_url: EndpointUrl::parse(url).ok()?,
+            tls: WebhookTls::default(),
+        })
     }
 }
 
@@ -195,23 +251,20 @@ impl SubscriptionSpec {
     /// The subscription with every default written out, as a declaration has it, secrets included.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        self.json_with("endpointUrl", endpoint_url.as_str(), true)
+        self.json_with(true, true)
     }
 
     /// The same for everybody's eyes: `endpointBaseUrl` in place of `endpointUrl` (ED-121), masks in place of secrets
     /// (ED-149).
     #[must_use]
     pub fn to_public_json(&self) -> Value {
-        let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        self.json_with("endpointBaseUrl", endpoint_url.base(), false)
+        self.json_with(false, false)
     }
 
     /// The same to be changed in part: the whole URL, and masks in place of secrets, which [`Self::keep_secrets`] puts back.
     #[must_use]
     pub fn to_masked_json(&self) -> Value {
-        let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        self.json_with("endpointUrl", endpoint_url.as_str(), false)
+        self.json_with(true, false)
     }
 
     /// Puts the secrets of this declaration into another one, where masks stand in their place (ED-149, AZ-072).
@@ -221,11 +274,9 @@ impl SubscriptionSpec {
     /// could read it there, and it is written only. What is signed with a secret does not tell it. And if a mask would be sent where
     /// a secret is.
     pub fn keep_secrets(&self, declaration: &mut Value) -> Result<(), SpecError> {
-        let Destination::WebHook { endpoint_url, .. } = &self.destination;
-        let declared = declaration.pointer(ENDPOINT_URL).and_then(Value::as_str);
-        // What is no URL is refused as such.
-        let declared = declared.and_then(|url| EndpointUrl::parse(url).ok());
-        let is_elsewhere = declared.is_some_and(|url| url.origin() != endpoint_url.origin());
+        // What is no destination is refused as such.
+        let declared = Destination::declared_in(declaration);
+        let is_elsewhere = declared.is_some_and(|to| !to.is_at(&self.destination));
         let list = declaration.pointer_mut(ATTRIBUTES);
         if let Some(list) = list.and_then(Value::as_array_mut) {
             if let Some(number) = DeliveryAttribute::mask_as_value(list, &self.delivery_attributes)
@@ -242,7 +293,7 @@ impl SubscriptionSpec {
                 return Err(SpecError {
                     field: value_of_attribute(number),
                     message: "must be given again: it is a secret of the present endpoint, and the new one has another scheme, \
-                              host or port"
+                              host or port, or is another origin group"
                         .to_owned(),
                 });
             }
@@ -275,11 +326,20 @@ impl SubscriptionSpec {
         self.destination == other.destination && credentials(self) == credentials(other)
     }
 
-    fn json_with(&self, url_member: &str, url: &str, with_secrets: bool) -> Value {
-        let Destination::WebHook { tls, .. } = &self.destination;
+    fn json_with(&self, with_query: bool, with_secrets: bool) -> Value {
         let mut properties = Map::new();
-        properties.insert(url_member.to_owned(), json!(url));
-        tls.add_to(&mut properties);
+        match &self.destination {
+            Destination::WebHook { endpoint_url, tls } => {
+                let (member, url) = if with_query {
+                    ("endpointUrl", endpoint_url.as_str())
+                } else {
+                    ("endpointBaseUrl", endpoint_url.base())
+                };
+                properties.insert(member.to_owned(), json!(url));
+                tls.add_to(&mut properties);
+            }
+            Destination::OriginGroup(to) => to.add_to(&mut properties, with_query),
+        }
         self.endpoint_limits.add_to(&mut properties);
         if !self.delivery_attributes.is_empty() {
             let attributes = self.delivery_attributes.iter();
@@ -288,7 +348,10 @@ impl SubscriptionSpec {
         }
         self.batch.add_to(&mut properties);
         let mut json = json!({
-            "destination": { "endpointType": "WebHook", "properties": properties },
+            "destination": {
+                "endpointType": self.destination.endpoint_type().as_str(),
+                "properties": properties,
+            },
             "filter": self.filter.to_json(),
             "retryPolicy": {
                 "maxDeliveryAttempts": self.retry_policy.max_delivery_attempts,
@@ -339,7 +402,6 @@ fn value_of_attribute(number: usize) -> String {
 }
 
 /// Where the custom delivery properties stand in a declaration.
-const ENDPOINT_URL: &str = "/destination/properties/endpointUrl";
 const ATTRIBUTES: &str = "/destination/properties/deliveryAttributeMappings";
 
 /// What stands in the destination of a declaration.
@@ -351,25 +413,31 @@ struct Webhook {
 }
 
 fn check_destination(mut fields: Fields<'_>) -> Result<Webhook, SpecError> {
-    match fields.text("endpointType")? {
-        Some("WebHook") => {}
+    let kind = match fields.text("endpointType")?.map(EndpointType::named) {
+        Some(Some(kind)) if kind.is_webhook() => kind,
         Some(_) => {
-            let message = "must be \"WebHook\", the only one this version supports";
+            let message =
+                "must be \"WebHook\" or \"OriginGroup\", the only ones this version supports";
             return Err(fields.error("endpointType", message));
         }
         None => return Err(fields.error("endpointType", "is required")),
-    }
+    };
     let Some(mut properties) = fields.object("properties")? else {
         return Err(fields.error("properties", "is required"));
     };
     fields.finish()?;
-    let Some(text) = properties.text("endpointUrl")? else {
-        return Err(properties.error("endpointUrl", "is required"));
+    let destination = if kind == EndpointType::OriginGroup {
+        Destination::OriginGroup(OriginGroupEndpoint::check(&mut properties)?)
+    } else {
+        let Some(text) = properties.text("endpointUrl")? else {
+            return Err(properties.error("endpointUrl", "is required"));
+        };
+        let endpoint_url =
+            EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
+        let tls = WebhookTls::check(&mut properties)?;
+        Destination::WebHook { endpoint_url, tls }
     };
-    let endpoint_url =
-        EndpointUrl::parse(text).map_err(|message| properties.error("endpointUrl", message))?;
-    let tls = WebhookTls::check(&mut properties)?;
-    let delivery_attributes = check_attributes(&mut properties)?;
+    let delivery_attributes = check_attributes(&mut properties, kind)?;
     let endpoint_limits = EndpointLimits::check(&mut properties)?;
     let batch = BatchSpec::check(&mut properties)?;
     properties.refuse(&[
@@ -378,19 +446,22 @@ fn check_destination(mut fields: Fields<'_>) -> Result<Webhook, SpecError> {
     ])?;
     properties.finish()?;
     Ok(Webhook {
-        destination: Destination::WebHook { endpoint_url, tls },
+        destination,
         delivery_attributes,
         endpoint_limits,
         batch,
     })
 }
 
-fn check_attributes(properties: &mut Fields<'_>) -> Result<Vec<DeliveryAttribute>, SpecError> {
+fn check_attributes(
+    properties: &mut Fields<'_>,
+    endpoint_type: EndpointType,
+) -> Result<Vec<DeliveryAttribute>, SpecError> {
     let list = properties
         .list(delivery_attributes::MEMBER)?
         .unwrap_or_default();
     let rules = AttributeRules {
-        endpoint_type: EndpointType::WebHook,
+        endpoint_type,
         has_bearer_token: false,
     };
     let path = properties.path(delivery_attributes::MEMBER);

@@ -116,7 +116,15 @@ impl Engine {
 
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
     fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
-        let Destination::WebHook { endpoint_url, tls } = &spec.destination;
+        let (endpoint_url, tls) = match &spec.destination {
+            Destination::WebHook { endpoint_url, tls } => (endpoint_url, tls),
+            Destination::OriginGroup(_) => {
+                return Err(CommandError::Invalid(SpecError {
+                    field: "destination.endpointType".to_owned(),
+                    message: "origin groups are not delivered to by this server".to_owned(),
+                }));
+            }
+        };
         let refused_at = |member: &str, message: String| {
             let field = format!("destination.properties.{member}");
             CommandError::Invalid(SpecError { field, message })

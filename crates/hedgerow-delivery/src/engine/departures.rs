@@ -129,7 +129,9 @@ impl Engine {
         if found.spec.event_delivery_schema != DeliverySchema::EventGridSchema {
             return;
         }
-        let Destination::WebHook { endpoint_url, tls } = &found.spec.destination;
+        let Destination::WebHook { endpoint_url, tls } = &found.spec.destination else {
+            return;
+        };
         let Ok((target, path_and_query)) = endpoint(endpoint_url, tls) else {
             return;
         };

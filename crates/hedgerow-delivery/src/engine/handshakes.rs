@@ -26,7 +26,9 @@ pub(super) struct Asked<'a> {
 impl Engine {
     /// What the endpoint is to be asked; the reason if no request can be made for it.
     pub(super) fn handshake_job(&self, asked: Asked<'_>) -> Result<HandshakeJob, String> {
-        let Destination::WebHook { endpoint_url, tls } = &asked.spec.destination;
+        let Destination::WebHook { endpoint_url, tls } = &asked.spec.destination else {
+            return Err("it is no endpoint".to_owned());
+        };
         let (target, path_and_query) = endpoint(endpoint_url, tls)?;
         let form = match asked.spec.event_delivery_schema {
             DeliverySchema::CloudEventSchemaV1_0 => Form::Options {

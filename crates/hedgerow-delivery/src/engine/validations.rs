@@ -107,7 +107,9 @@ impl Validations {
 
     /// Whether an endpoint has to consent before it gets anything.
     pub(super) fn is_needed_for(&self, spec: &SubscriptionSpec) -> bool {
-        let Destination::WebHook { endpoint_url, .. } = &spec.destination;
+        let Destination::WebHook { endpoint_url, .. } = &spec.destination else {
+            return false;
+        };
         let host = url::Url::parse(endpoint_url.as_str())
             .ok()
             .and_then(|url| url.host_str().map(str::to_owned));

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{DeliverySchema, Destination, SubscriptionSpec};
+use hedgerow_core::spec::{DeliverySchema, SubscriptionSpec};
 use hedgerow_delivery::dry_run::{DryRun, DryRunQuery, Step};
 use hedgerow_store::catalog::Provisioning;
 use serde_json::{Value, json};
@@ -47,15 +47,13 @@ pub fn named(body: &Value) -> Result<SubscriptionName, ApiError> {
 }
 
 fn shown(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
-    let Destination::WebHook { endpoint_url, .. } = &spec.destination;
     let mut json = shown_handshake(spec, dry_run);
-    json["endpointBaseUrl"] = json!(endpoint_url.base());
+    json["endpointBaseUrl"] = json!(spec.destination.endpoint());
     json
 }
 
 /// What each step of a handshake came to.
 pub fn shown_handshake(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
-    let Destination::WebHook { endpoint_url, .. } = &spec.destination;
     let handshake = match spec.event_delivery_schema {
         DeliverySchema::CloudEventSchemaV1_0 => "Options",
         DeliverySchema::EventGridSchema | DeliverySchema::CustomInputSchema => "ValidationEvent",
@@ -65,7 +63,7 @@ pub fn shown_handshake(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
         Some(_) if dry_run.is_by_hand => Provisioning::AwaitingManualAction,
         Some(_) => Provisioning::Failed,
     };
-    let has_tls = endpoint_url.as_str().starts_with("https:");
+    let has_tls = spec.destination.endpoint().starts_with("https:");
     let steps = Step::ALL.into_iter();
     let steps = steps.filter(|step| has_tls || *step != Step::Tls);
     let steps: Vec<Value> = steps.map(|step| shown_step(step, dry_run)).collect();

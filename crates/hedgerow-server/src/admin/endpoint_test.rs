@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
-use hedgerow_core::spec::{Destination, SubscriptionSpec};
+use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_delivery::command::Command;
 use hedgerow_delivery::dry_run::DryRunQuery;
 use hedgerow_delivery::endpoint_test::{EndpointTest, EndpointTestQuery, TestDelivery, TestNext};
@@ -114,7 +114,6 @@ fn event(app: &App, source: &str, sample: Option<Value>) -> Result<StoredEvent, 
 }
 
 fn shown(spec: &SubscriptionSpec, test: &EndpointTest) -> Value {
-    let Destination::WebHook { endpoint_url, .. } = &spec.destination;
     let handshake = test.handshake.as_ref().map(|handshake| {
         let mut json = shown_handshake(spec, handshake);
         let wire = handshake.wire.as_ref();
@@ -123,7 +122,7 @@ fn shown(spec: &SubscriptionSpec, test: &EndpointTest) -> Value {
         json
     });
     json!({
-        "endpointBaseUrl": endpoint_url.base(),
+        "endpointBaseUrl": spec.destination.endpoint(),
         "handshake": handshake,
         "event": shown_event(test),
     })

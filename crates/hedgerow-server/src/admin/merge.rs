@@ -56,6 +56,7 @@ pub fn remove_read_only(members: &mut Map<String, Value>) {
     let properties = destination.and_then(|destination| destination.get_mut("properties"));
     if let Some(properties) = properties.and_then(Value::as_object_mut) {
         properties.remove("endpointBaseUrl");
+        properties.remove("basePath");
     }
 }
 

@@ -346,9 +346,14 @@ pub async fn full_url(
             answer,
         })
         .await?;
-    let Destination::WebHook { endpoint_url, .. } = &info.subscription.spec.destination;
     tracing::info!(topic = of, subscription, "full URL of an endpoint read");
-    Ok(Json(json!({ "endpointUrl": endpoint_url.as_str() })))
+    Ok(Json(match &info.subscription.spec.destination {
+        Destination::WebHook { endpoint_url, .. } => {
+            json!({ "endpointUrl": endpoint_url.as_str() })
+        }
+        // Its origins have a URL each, all with this path.
+        Destination::OriginGroup(to) => json!({ "path": to.path().as_str() }),
+    }))
 }
 
 /// Nothing is attempted from now on (ED-312).

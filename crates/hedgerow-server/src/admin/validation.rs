@@ -1,6 +1,5 @@
 //! What is shown of handshakes with endpoints.
 
-use hedgerow_core::spec::Destination;
 use hedgerow_delivery::command::SubscriptionInfo;
 use hedgerow_store::catalog::{Exchange, Provisioning, Subscription, ValidationState};
 use serde_json::{Value, json};
@@ -26,8 +25,7 @@ pub fn check(info: &SubscriptionInfo) -> Result<(), ApiError> {
 
 /// Says which endpoint did not consent, and why.
 pub fn failure(subscription: &Subscription) -> String {
-    let Destination::WebHook { endpoint_url, .. } = &subscription.newest().destination;
-    let endpoint = endpoint_url.base();
+    let endpoint = subscription.newest().destination.endpoint();
     let reason = refusal(subscription).unwrap_or_default();
     format!("endpoint validation of {endpoint} failed: {reason}")
 }

@@ -19,8 +19,10 @@ type Secret = (&'static str, &'static str);
 const OF_TOPIC: [Secret; 2] = [("key1", "/keys/key1"), ("key2", "/keys/key2")];
 /// Those of a subscription. All of the URL is sealed: its query is the secret (ED-121), and what is not worth hiding is
 /// not worth a second form.
-const OF_SUBSCRIPTION: [Secret; 7] = [
+const OF_SUBSCRIPTION: [Secret; 9] = [
     ("endpointUrl", "/spec/destination/properties/endpointUrl"),
+    ("path", "/spec/destination/properties/path"),
+    ("update path", "/update/destination/properties/path"),
     ("signing secret", "/spec/signing/secret"),
     ("previous signing secret", "/spec/signing/previousSecret"),
     ("update signing secret", "/update/signing/secret"),
@@ -175,13 +177,21 @@ fn visit_attribute(
 mod tests {
     use hedgerow_core::position::{SubscriptionId, TopicId};
     use hedgerow_core::spec::{
-        AttributeValue, DeliveryAttribute, EndpointUrl, SigningSecret, SigningSpec,
-        SubscriptionSpec, TopicSpec,
+        AttributeValue, DeliveryAttribute, Destination, EndpointPath, EndpointUrl,
+        OriginGroupEndpoint, SigningSecret, SigningSpec, SubscriptionSpec, TopicSpec,
     };
     use hedgerow_core::time::Timestamp;
 
     use super::*;
     use crate::catalog::{TopicKeys, Validation};
+
+    fn to_group(mut spec: SubscriptionSpec) -> SubscriptionSpec {
+        let path = EndpointPath::parse("/hook?code=canary").expect("a path");
+        let group = "shop".parse().expect("a name");
+        let to = OriginGroupEndpoint::new(group, path, None);
+        spec.destination = Destination::OriginGroup(to);
+        spec
+    }
 
     fn changes() -> Vec<Change> {
         let url = "https://host.example/hook?code=canary";
@@ -228,7 +238,12 @@ mod tests {
             },
             Change::SubscriptionUpdated {
                 id: SubscriptionId(1),
-                spec: Box::new(spec),
+                spec: Box::new(spec.clone()),
+                validation: Some(Validation::new("canary-token".to_owned())),
+            },
+            Change::SubscriptionUpdated {
+                id: SubscriptionId(1),
+                spec: Box::new(to_group(spec)),
                 validation: Some(Validation::new("canary-token".to_owned())),
             },
         ]

@@ -178,9 +178,10 @@ impl Running {
         let spec = match self.handle.declared(topic, &name).await? {
             None => subscription.spec()?,
             Some(mut present) => {
-                let Destination::WebHook { endpoint_url, .. } = &mut present.destination;
                 let wanted = subscription.endpoint()?;
-                if is_of_a_receiver(endpoint_url, &wanted) {
+                if let Destination::WebHook { endpoint_url, .. } = &mut present.destination
+                    && is_of_a_receiver(endpoint_url, &wanted)
+                {
                     *endpoint_url = wanted;
                 }
                 present
