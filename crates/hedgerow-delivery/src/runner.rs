@@ -322,6 +322,11 @@ impl Runner {
         Some(self.unattempted(*waiting))
     }
 
+    /// When the first delivery that was never attempted may be, in the past or to come.
+    pub(crate) fn first_attempt_due(&self) -> Option<Timestamp> {
+        self.first_waiting().map(|next| next.due)
+    }
+
     fn unattempted(&self, waiting: Waiting) -> Next {
         let Waiting { seq, published } = waiting;
         Next {

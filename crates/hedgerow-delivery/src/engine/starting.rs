@@ -33,6 +33,10 @@ impl Engine {
             return Ok(());
         }
         let Some(next) = self.first_due(runner) else {
+            // The log may have stamped an event later than this turn began.
+            if let Some(due) = runner.first_attempt_due().filter(|due| *due > now) {
+                self.wakes.insert((due, id));
+            }
             return Ok(());
         };
         if self.why_it_ends(runner, &next).is_some() {

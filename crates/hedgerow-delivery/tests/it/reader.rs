@@ -26,6 +26,22 @@ async fn nothing_older_than_the_subscription() {
     assert_eq!(world.seen_ids(), ["after"]);
 }
 
+/// Nothing accepted is ever lost: an event that the log stamped later than the engine's turn began is attempted when its time
+/// comes, though nothing else wakes its subscription.
+#[tokio::test(start_paused = true)]
+async fn an_event_from_behind_the_turn_waits_for_nothing_else() {
+    let world = World::with_log_ahead(Duration::from_millis(20), |_, _| Meet::status(200));
+    let topic = world.topic("orders").await;
+    world
+        .subscribe("orders", "the-sub", json!({}))
+        .await
+        .unwrap();
+    world.publish(topic, &["alone"]).await;
+    let now = world.begun.elapsed();
+    world.sleep_until(now + seconds(1)).await;
+    assert_eq!(world.seen_ids(), ["alone"]);
+}
+
 /// A subscription created again under its old name shares nothing with the one before.
 #[tokio::test(start_paused = true)]
 async fn a_name_used_again_is_another_subscription() {

@@ -184,7 +184,17 @@ impl World {
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
         let clock = TokioClock::new(Timestamp::from_millis(START_MS));
-        Self::on(Arc::new(clock), history, settings, script)
+        Self::on(Arc::new(clock), Duration::ZERO, history, settings, script)
+    }
+
+    /// A world whose log stamps what is published so far ahead of the engine's turns: as where the engine's thread has to wait
+    /// between taking the time of a turn and following the log.
+    pub fn with_log_ahead(
+        ahead: Duration,
+        script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
+    ) -> Self {
+        let clock = TokioClock::new(Timestamp::from_millis(START_MS));
+        Self::on(Arc::new(clock), ahead, None, settings(), script)
     }
 
     pub fn with_clock(
@@ -192,17 +202,20 @@ impl World {
         settings: EngineSettings,
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
-        Self::on(clock, None, settings, script)
+        Self::on(clock, Duration::ZERO, None, settings, script)
     }
 
     fn on(
         clock: Arc<dyn Clock>,
+        ahead: Duration,
         history: Option<HistoryHandle>,
         settings: EngineSettings,
         script: impl Fn(&str, usize) -> Meet + Send + Sync + 'static,
     ) -> Self {
         let issuing = Arc::clone(&clock);
-        let store = Arc::new(MemoryStore::new(move || issuing.now().timestamp));
+        let store = Arc::new(MemoryStore::new(move || {
+            issuing.now().timestamp.plus(ahead)
+        }));
         let begun = tokio::time::Instant::now();
         let receiver = Receiver::new(Arc::clone(&clock), begun, script);
         let ground = Ground {

@@ -13,7 +13,8 @@ async fn explain(server: &TestServer, id_and_query: (&str, &str)) -> Value {
     answer.json()
 }
 
-/// Asks until the subscription's delivery is in this state: what was done is known in a moment.
+/// Asks until the subscription's delivery is in this state, and all of its attempts are told: the history, which tells them,
+/// comes a moment behind the log.
 async fn until(server: &TestServer, id: &str, name: &str, state: &str) -> Value {
     let ask = async || {
         let told = explain(server, (id, "")).await;
@@ -22,6 +23,10 @@ async fn until(server: &TestServer, id: &str, name: &str, state: &str) -> Value 
             .into_iter()
             .flatten()
             .find(|one| one["eventSubscription"] == name && one["state"] == state)
+            .filter(|one| {
+                let told = one["attempts"].as_array().map_or(0, Vec::len);
+                one["deliveryAttempts"].as_u64().unwrap_or(0) <= told as u64
+            })
     };
     let found = waits::until(state, ask, Option::is_some).await;
     found.unwrap()
