@@ -65,7 +65,7 @@ const RULES: [Rule; 11] = [
     },
     Rule {
         name: "clock",
-        about: "Only hedgerow-io reads clocks. tokio's clock, which tests can pause, may be read in delivery and server; the CLI, the tools and tests are free.",
+        about: "Only hedgerow-io reads clocks. tokio's clock, which tests can pause, may be read in delivery, prober and server; the CLI, the tools and tests are free.",
         check: clock::check,
     },
     Rule {

@@ -209,6 +209,7 @@ pub(crate) fn tls_demands(tls: &WebhookTls) -> Result<TlsDemands, String> {
     Ok(TlsDemands {
         version_min: tls.version_min,
         extra_roots: extra_roots.map(ExtraRoots::from_pem).transpose()?,
+        ..TlsDemands::default()
     })
 }
 

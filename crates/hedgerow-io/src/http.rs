@@ -33,4 +33,4 @@ pub use options::ClientOptions;
 pub use pool::Connections;
 pub use target::{Scheme, Target, TargetError};
 pub use trust::{ExtraRoots, TlsDemands};
-pub use watch::{Timings, Watch};
+pub use watch::{Mark, Timings, Watch};

@@ -30,7 +30,7 @@ use self::origin::Origin;
 pub use self::status::{GroupStatus, OriginStatus};
 use crate::budget::{Budget, Delayed};
 use crate::health::Change;
-use crate::outcome::{Observation, Reason};
+use crate::outcome::{Met, Observation, Reason};
 use crate::schedule::{Chance, Progress, Schedule};
 use crate::settings::Group;
 use crate::snapshot::{Choosing, Snapshot};
@@ -77,6 +77,24 @@ pub enum Event {
     },
     /// A stream ended: a probe of it that is in flight is to be dropped (HP-006).
     StreamEnded(StreamId),
+    /// A group's idle level is another (HP-082). New groups have 0.
+    Idle {
+        /// The group's name.
+        group: String,
+        /// L.
+        level: u32,
+    },
+}
+
+/// An origin that feeds from a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fed<'n> {
+    /// The group's name.
+    pub group: &'n str,
+    /// The origin's name.
+    pub origin: &'n str,
+    /// How the group judges the newest sample of its window.
+    pub newest: Option<Result<u64, Reason>>,
 }
 
 /// What outlives a restart: the newest samples of each probe target (HP-197).
@@ -269,6 +287,21 @@ impl Node {
         self.pass(now);
     }
 
+    /// The origins that feed from a stream.
+    #[must_use]
+    pub fn fed(&self, id: StreamId) -> Vec<Fed<'_>> {
+        let members = self.streams.get(&id).map(|stream| &stream.members);
+        let fed = members.into_iter().flatten().filter_map(|(name, place)| {
+            let origin = self.groups.get(name)?.origins.get(*place)?;
+            Some(Fed {
+                group: name,
+                origin: &origin.name,
+                newest: origin.health.judgement().newest,
+            })
+        });
+        fed.collect()
+    }
+
     /// A probe ended without a sample: a failure of the prober itself (HP-049).
     pub fn aborted(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id) {
@@ -285,6 +318,7 @@ impl Node {
         let was_idle = entry.level > 0;
         entry.used = entry.used.max(now);
         entry.plan_idle(now);
+        note_idle(&mut self.events, name, entry, was_idle);
         if !was_idle {
             return;
         }
@@ -300,12 +334,12 @@ impl Node {
         }
     }
 
-    /// What a real request to an origin met (HP-192, HP-193): a failure, with its reason, or none.
-    pub fn met(&mut self, name: &str, origin: u32, failure: Option<Reason>, now: Duration) {
+    /// What a real request to an origin met (HP-192, HP-193).
+    pub fn met(&mut self, name: &str, origin: u32, met: Met, now: Duration) {
         let Some(entry) = self.groups.get_mut(name) else {
             return;
         };
-        let Some(asked) = entry.met(origin, failure, now) else {
+        let Some(asked) = entry.met(origin, met, now) else {
             return;
         };
         for change in asked.changes {
@@ -368,6 +402,7 @@ impl Node {
         for (name, entry) in &mut self.groups {
             if entry.level_rises_at.is_some_and(|at| at <= now) {
                 entry.plan_idle(now);
+                note_idle(&mut self.events, name, entry, true);
                 slower.extend(entry.streams());
             }
             if entry.health_changes_at.is_some_and(|at| at <= now) {
@@ -477,6 +512,15 @@ impl GroupEntry {
         let views = self.origins.iter().zip(settings);
         let views = views.map(|(origin, settings)| origin.view(settings, now));
         self.snapshot = Arc::new(Snapshot::new(Choosing::of(&self.group), views.collect()));
+    }
+}
+
+fn note_idle(events: &mut Vec<Event>, group: &str, entry: &GroupEntry, is_other: bool) {
+    if is_other {
+        events.push(Event::Idle {
+            group: group.to_owned(),
+            level: entry.level,
+        });
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 13] = [
+const LAYERS: [Layer; 14] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
@@ -49,6 +49,12 @@ const LAYERS: [Layer; 13] = [
         level: Some(1),
         purpose: "touches the world: clock, chance, guarded outbound HTTP",
         may_use: &["hedgerow-core"],
+    },
+    Layer {
+        name: "hedgerow-prober",
+        level: Some(2),
+        purpose: "probes origins, and shows selections what it found",
+        may_use: &["hedgerow-core", "hedgerow-origin", "hedgerow-io"],
     },
     Layer {
         name: "hedgerow-delivery",

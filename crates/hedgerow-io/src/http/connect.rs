@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::address::Denied;
 use super::target::Target;
-use super::watch::Watch;
+use super::watch::{Mark, Watch};
 
 /// A connection that is being opened. Dropping it gives up.
 pub type Connecting<'a> =
@@ -25,7 +25,8 @@ pub trait Connect: Send + Sync + 'static {
     fn connect<'a>(&'a self, target: &'a Target) -> Connecting<'a>;
 
     /// The same, by the same rules, for somebody who watches. Whoever knows the parts of it marks them.
-    fn connect_watched<'a>(&'a self, target: &'a Target, _watch: &'a Watch) -> Connecting<'a> {
+    fn connect_watched<'a>(&'a self, target: &'a Target, watch: &'a Watch) -> Connecting<'a> {
+        watch.mark(Mark::Trying);
         self.connect(target)
     }
 }

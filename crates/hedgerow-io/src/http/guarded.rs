@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use url::Host;
 
 use super::address::{AddressGuard, Denied, is_localhost};
@@ -87,7 +88,8 @@ impl GuardedConnector {
         if matches!(target.host(), Host::Domain(_)) {
             mark(Mark::Named);
         }
-        let stream = connect_to_one_of(&addresses)
+        mark(Mark::Trying);
+        let stream = connect_to_one_of(&addresses, watch)
             .await
             .map_err(ConnectError::Connect)?;
         mark(Mark::Connected);
@@ -168,7 +170,10 @@ fn judge_all(guard: &AddressGuard, scheme: Scheme, addresses: &[SocketAddr]) -> 
 }
 
 /// Connects to the first address that accepts; the last one's error when none does.
-async fn connect_to_one_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+async fn connect_to_one_of(
+    addresses: &[SocketAddr],
+    watch: Option<&Watch>,
+) -> io::Result<TcpStream> {
     let tried = &addresses[..addresses.len().min(ADDRESSES_TRIED_MAX)];
     let Some((last, earlier)) = tried.split_last() else {
         return Err(io::Error::new(
@@ -176,13 +181,28 @@ async fn connect_to_one_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
             "there is no address to connect to",
         ));
     };
-    for address in earlier {
-        let limited = tokio::time::timeout(NEXT_ADDRESS_AFTER, TcpStream::connect(address));
+    let note = |address: &SocketAddr| {
+        if let Some(watch) = watch {
+            watch.note_address(*address);
+        }
+    };
+    let deadline = watch.and_then(Watch::deadline);
+    for (address, left) in earlier.iter().zip((2..=tried.len() as u32).rev()) {
+        note(address);
+        let span = next_address_after(deadline, left);
+        let limited = tokio::time::timeout(span, TcpStream::connect(address));
         if let Ok(Ok(stream)) = limited.await {
             return Ok(stream);
         }
     }
+    note(last);
     TcpStream::connect(last).await
+}
+
+/// How long one of `left` addresses may take: its part of what is left of the caller's time, if that is known.
+fn next_address_after(deadline: Option<Instant>, left: u32) -> Duration {
+    let part = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()) / left);
+    part.map_or(NEXT_ADDRESS_AFTER, |part| part.min(NEXT_ADDRESS_AFTER))
 }
 
 /// The name that the server's certificate has to be for. A trailing dot is not part of it.

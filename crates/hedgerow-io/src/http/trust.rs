@@ -1,5 +1,6 @@
 //! What a target asks of TLS beside what holds for all connections: a newer version, certificates of its own (ED-123,
-//! ED-124). There is no way to ask for less.
+//! ED-124), a full handshake each time (HP-022), or a certificate for whatever name (HP-023). A chain to a trusted root and
+//! the time of validity are always asked for.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,10 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hedgerow_core::limits;
 use hedgerow_core::spec::TlsVersion;
-use rustls::pki_types::CertificateDer;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, verify_server_cert_signed_by_trust_anchor};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
 use tokio_rustls::TlsConnector;
 
 /// What a target asks of TLS.
@@ -21,6 +28,10 @@ pub struct TlsDemands {
     pub version_min: TlsVersion,
     /// Trusted beside the connector's own roots.
     pub extra_roots: Option<ExtraRoots>,
+    /// No session is resumed: each connection pays for its own handshake, so that its time says what a new one costs.
+    pub full_handshake: bool,
+    /// The certificate may be for other names than the host's. Whom it is from and when it is valid is still checked.
+    pub any_name: bool,
 }
 
 /// Certificates that are trusted as roots for some targets only. Cheap to clone.
@@ -157,11 +168,21 @@ impl Encryption {
             TlsVersion::V1_3 => &[&TLS13],
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
-            .expect("the provider supports TLS 1.2 and 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .expect("the provider supports TLS 1.2 and 1.3");
+        let builder = if demands.any_name {
+            let verifier = AnyName { roots, provider };
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(verifier))
+        } else {
+            builder.with_root_certificates(roots)
+        };
+        let mut config = builder.with_no_client_auth();
+        if demands.full_handshake {
+            config.resumption = Resumption::disabled();
+        }
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let made = TlsConnector::from(Arc::new(config));
         let mut kept = self.lock();
@@ -174,5 +195,59 @@ impl Encryption {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TlsDemands, TlsConnector>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Verifies all that is verified otherwise, but for whom the certificate is (HP-023).
+#[derive(Debug)]
+struct AnyName {
+    roots: RootCertStore,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(
+            &certificate,
+            &self.roots,
+            intermediates,
+            now,
+            algorithms,
+        )?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
     }
 }

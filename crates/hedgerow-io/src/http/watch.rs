@@ -1,7 +1,8 @@
-//! Looks at one exchange: the bytes that went out, and how long each part of it took. For people who try an endpoint out; nobody
-//! else pays for it.
+//! Looks at one exchange: the bytes that went out, to which address, and how long each part of it took. For people who try an
+//! endpoint out, and for probes; nobody else pays for it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -17,6 +18,8 @@ use super::connect::Connection;
 pub enum Mark {
     /// The host's name has addresses.
     Named,
+    /// The first of its addresses is about to be tried. From here on a connection costs time of the host's own.
+    Trying,
     /// One of them took the connection.
     Connected,
     /// It is encrypted.
@@ -50,6 +53,7 @@ pub struct Watch(Arc<Mutex<Seen>>);
 struct Seen {
     began: Instant,
     named: Option<Instant>,
+    trying: Option<Instant>,
     connected: Option<Instant>,
     encrypted: Option<Instant>,
     first_byte: Option<Instant>,
@@ -57,6 +61,8 @@ struct Seen {
     sent: Vec<u8>,
     sent_total: u64,
     sent_max: usize,
+    address: Option<SocketAddr>,
+    until: Option<Instant>,
 }
 
 impl Watch {
@@ -66,6 +72,7 @@ impl Watch {
         Self(Arc::new(Mutex::new(Seen {
             began: Instant::now(),
             named: None,
+            trying: None,
             connected: None,
             encrypted: None,
             first_byte: None,
@@ -73,7 +80,53 @@ impl Watch {
             sent: Vec::new(),
             sent_total: 0,
             sent_max,
+            address: None,
+            until: None,
         })))
+    }
+
+    /// The same for a caller who gives up at this time: where a name has several addresses, none of them takes all of what
+    /// is left (HP-026).
+    #[must_use]
+    pub fn until(self, deadline: Instant) -> Self {
+        self.seen().until = Some(deadline);
+        self
+    }
+
+    /// When its caller gives up, if that is known.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.seen().until
+    }
+
+    /// When it began.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.seen().began
+    }
+
+    /// When this was reached, if it was.
+    #[must_use]
+    pub fn reached(&self, mark: Mark) -> Option<Instant> {
+        let seen = self.seen();
+        match mark {
+            Mark::Named => seen.named,
+            Mark::Trying => seen.trying,
+            Mark::Connected => seen.connected,
+            Mark::Encrypted => seen.encrypted,
+            Mark::FirstByte => seen.first_byte,
+            Mark::Over => seen.over,
+        }
+    }
+
+    /// Notes the address that is connected to.
+    pub fn note_address(&self, address: SocketAddr) {
+        self.seen().address = Some(address);
+    }
+
+    /// The address that was connected to, or tried last.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.seen().address
     }
 
     /// Notes that this is reached now; what was noted before stays.
@@ -81,6 +134,7 @@ impl Watch {
         let mut seen = self.seen();
         let place = match mark {
             Mark::Named => &mut seen.named,
+            Mark::Trying => &mut seen.trying,
             Mark::Connected => &mut seen.connected,
             Mark::Encrypted => &mut seen.encrypted,
             Mark::FirstByte => &mut seen.first_byte,

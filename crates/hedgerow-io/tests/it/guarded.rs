@@ -335,7 +335,7 @@ async fn older_versions_of_tls_are_not_spoken() {
         let client = client_trusting(vec![authority.der().clone()]);
         let demands = TlsDemands {
             version_min,
-            extra_roots: None,
+            ..TlsDemands::default()
         };
         let target = https(&server, "localhost").with_tls(demands);
         let sent = client.send(&target, request("[]")).await;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::origin::Origin;
-use super::{Event, GroupEntry, Node, Stream, StreamId, note};
+use super::{Event, GroupEntry, Node, Stream, StreamId, note, note_idle};
 use crate::health::Terms;
 use crate::schedule::Schedule;
 use crate::settings::Group;
@@ -23,6 +23,7 @@ impl Node {
             .as_ref()
             .is_some_and(|entry| entry.group.is_single_origin());
         let used = before.as_ref().map_or(now, |entry| entry.used);
+        let level_before = before.as_ref().map_or(0, |entry| entry.level);
         let was_all_unhealthy = before.as_ref().is_some_and(|entry| entry.is_all_unhealthy);
         let mut old = before.map(|entry| entry.origins).unwrap_or_default();
         let mut left: BTreeSet<StreamId> = BTreeSet::new();
@@ -45,6 +46,7 @@ impl Node {
             group,
         };
         entry.plan_idle(now);
+        note_idle(&mut self.events, name, &entry, entry.level != level_before);
         let group = Arc::clone(&entry.group);
         let mut joined: Vec<(usize, ProbeTarget, bool)> = Vec::new();
         for (place, settings) in group.settings().origins.iter().enumerate() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{GroupEntry, StreamId};
 use crate::health::{Change, Health, Terms};
-use crate::outcome::{Met, Observation, Reason, Response};
-use crate::passive::{Passive, Wanted, may_eject};
+use crate::outcome::{Met, Observation, Reason};
+use crate::passive::{Passive, Wanted, is_signal, may_eject};
 use crate::schedule::Progress;
 use crate::settings::{Group, OriginSettings};
 use crate::snapshot::OriginView;
@@ -155,7 +155,7 @@ impl Origin {
 
 impl GroupEntry {
     /// HP-192, HP-193: what a real request to an origin met.
-    pub(super) fn met(&mut self, id: u32, failure: Option<Reason>, now: Duration) -> Option<Asked> {
+    pub(super) fn met(&mut self, id: u32, met: Met, now: Duration) -> Option<Asked> {
         let settings = self.group.settings();
         let (enabled, ejected) = (
             self.group.enabled_origins(),
@@ -172,16 +172,11 @@ impl GroupEntry {
         if !settings.passive_signals || origin.stream.is_none() {
             return None;
         }
-        let Wanted::Probe { failures } = origin.passive.note(failure.is_some(), now) else {
+        let Wanted::Probe { failures } = origin.passive.note(is_signal(&met), now) else {
             return None;
         };
         let mut changes = Vec::new();
         if settings.passive_ejection && may_eject(enabled, ejected) {
-            let met = match failure {
-                // The request's own status is not known here; 503 is one of those that count.
-                None | Some(Reason::Status) => Met::Response(Response::complete(503)),
-                Some(reason) => Met::Failure(reason),
-            };
             origin.is_ejected = true;
             for _ in 0..failures {
                 origin.window.push(Observation {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hedgerow_origin::node::{Due, Event, Node, StreamId};
-use hedgerow_origin::outcome::{Observation, Reason, Response};
+use hedgerow_origin::outcome::{Met, Observation, Reason, Response};
 use hedgerow_origin::settings::Group;
 use hedgerow_origin::snapshot::Mode;
 use hedgerow_origin::window::State;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+const REFUSED: Met = Met::Failure(Reason::ConnectRefused);
+const GOOD: Met = Met::Response(Response::complete(200));
 
 fn group(declared: &Value) -> Arc<Group> {
     Arc::new(Group::read(declared).unwrap())
@@ -438,21 +441,15 @@ fn real_failures_ask_for_a_probe() {
         .map(|o| o.id)
         .collect();
     for _ in 0..4 {
-        world
-            .node
-            .met("web", ids[0], Some(Reason::ConnectRefused), world.now);
+        world.node.met("web", ids[0], REFUSED, world.now);
     }
-    world.node.met("web", ids[0], None, world.now);
+    world.node.met("web", ids[0], GOOD, world.now);
     for _ in 0..5 {
-        world
-            .node
-            .met("web", ids[0], Some(Reason::ConnectRefused), world.now);
+        world.node.met("web", ids[0], REFUSED, world.now);
     }
     assert_eq!(world.state("web", 0), State::Unhealthy);
     for _ in 0..5 {
-        world
-            .node
-            .met("web", ids[1], Some(Reason::ConnectRefused), world.now);
+        world.node.met("web", ids[1], REFUSED, world.now);
     }
     assert_eq!(world.state("web", 1), State::Healthy, "half are left");
     world.send();
@@ -464,9 +461,7 @@ fn real_failures_ask_for_a_probe() {
     world.sent.clear();
     let id = world.node.snapshot("web").unwrap().origins()[0].id;
     for _ in 0..5 {
-        world
-            .node
-            .met("web", id, Some(Reason::ConnectRefused), world.now);
+        world.node.met("web", id, REFUSED, world.now);
     }
     assert_eq!(world.state("web", 0), State::Healthy);
     world.send();
@@ -650,7 +645,7 @@ proptest! {
                     if let Some(snapshot) = world.node.snapshot(NAMES[at]) {
                         let id = snapshot.origins()[0].id;
                         for _ in 0..5 {
-                            world.node.met(NAMES[at], id, Some(Reason::Timeout), world.now);
+                            world.node.met(NAMES[at], id, Met::Failure(Reason::Timeout), world.now);
                         }
                     }
                 }

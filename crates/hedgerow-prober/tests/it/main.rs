@@ -1,0 +1,6 @@
+//! The prober on real sockets, against servers that behave and servers that do not.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
+
+mod requests;
+mod server;
