@@ -57,7 +57,7 @@ pub const SUBSCRIPTION_NAME_LEN: std::ops::RangeInclusive<usize> = 3..=64;
 /// length, and is below what parsing could be abused with.
 pub const SPEC_BYTES_MAX: usize = 1024 * 1024;
 
-/// Characters of an origin group's name: a label of metrics and a part of paths, as a subscription's is.
+/// Characters of the name of an origin group or of a route: a label of metrics and a part of paths, as a subscription's is.
 pub const ORIGIN_GROUP_NAME_LEN: std::ops::RangeInclusive<usize> = 1..=64;
 
 /// Bytes of an endpoint's URL, so that the request line stays under the 8 KiB that common servers accept.

@@ -46,6 +46,11 @@ pub struct DomainTopicName(Box<str>);
 #[serde(try_from = "String", into = "String")]
 pub struct OriginGroupName(Box<str>);
 
+/// The name of a route: 1 to 64 ASCII letters, digits and hyphens.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RouteName(Box<str>);
+
 macro_rules! name {
     ($type:ident, $what:literal, $len:expr, $built_in:expr) => {
         impl $type {
@@ -141,6 +146,13 @@ name!(
 name!(
     OriginGroupName,
     "an origin group's name",
+    limits::ORIGIN_GROUP_NAME_LEN,
+    <[&str; 0]>::default()
+);
+
+name!(
+    RouteName,
+    "a route's name",
     limits::ORIGIN_GROUP_NAME_LEN,
     <[&str; 0]>::default()
 );

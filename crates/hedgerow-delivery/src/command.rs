@@ -22,6 +22,7 @@ use crate::dry_run::{DryRun, DryRunQuery};
 use crate::endpoint_test::{EndpointTest, EndpointTestQuery};
 use crate::explain::{EventStandings, StandingsQuery};
 use crate::gauges::{GaugesFrom, GaugesPage};
+use crate::origin_groups::OriginCommand;
 use crate::replay::ReplayCommand;
 use crate::resend::{ResendOrder, Resent};
 use crate::validation::{Callback, Called};
@@ -285,6 +286,8 @@ pub enum Command {
     },
     /// About dead letters that are delivered again.
     Replay(ReplayCommand),
+    /// About origin groups and routes.
+    Origins(OriginCommand),
     /// Tells what is wrong with a subscription's dead-letter destination, or that nothing is, for its status (ED-319).
     NoteDeadLetterProblem {
         /// The topic's name.

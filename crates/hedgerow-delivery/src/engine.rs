@@ -6,7 +6,8 @@
 //! ```text
 //! durable records --> fold into the view --> offer events, note retries      (engine/reader.rs)
 //! reports         --> judge --> journal the settlement                       (engine/settlements.rs)
-//! commands        --> journal a catalog change, or answer                    (engine/declarations.rs, engine/topics.rs)
+//! commands        --> journal a catalog change, or answer                    (engine/declarations.rs, engine/topics.rs,
+//!                                                                             engine/origin_groups.rs)
 //! declared        --> make, renew and remove readers and runners             (engine/subscriptions.rs)
 //! pauses          --> look for what expires meanwhile                        (engine/pauses.rs)
 //! purges          --> drop what is pending, bit by bit                        (engine/purges.rs)
@@ -44,6 +45,7 @@ mod holds;
 mod lookups;
 mod lost_attempts;
 mod ordering;
+mod origin_groups;
 mod pauses;
 mod purges;
 mod reader;
@@ -95,6 +97,7 @@ use crate::handshake::HandshakeReport;
 use crate::letter_write::LetterReport;
 use crate::metrics::Metrics;
 use crate::note::AttemptNote;
+use crate::origin_groups::OriginTable;
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
 use crate::spawner::Spawner;
@@ -211,6 +214,7 @@ pub struct Engine {
     events: mpsc::Receiver<Internal>,
     events_to: mpsc::Sender<Internal>,
     topics: watch::Sender<Arc<TopicTable>>,
+    origins: watch::Sender<Arc<OriginTable>>,
     notes: broadcast::Sender<AttemptNote>,
     /// Kept so that the queue never looks closed while nobody holds a handle.
     handle: EngineHandle,
@@ -280,6 +284,7 @@ impl Engine {
         let (report_to, reports) = mpsc::channel(QUEUE_LEN);
         let (events_to, events) = mpsc::channel(QUEUE_LEN);
         let (topics, topics_seen) = watch::channel(Arc::default());
+        let (origins, origins_seen) = watch::channel(Arc::default());
         let (notes, _) = broadcast::channel(NOTES_LEN);
         let now = parts.clock.now();
         let began = now.timestamp;
@@ -296,6 +301,7 @@ impl Engine {
         let handle = EngineHandle {
             store: Arc::clone(&parts.store),
             topics: topics_seen,
+            origins: origins_seen,
             commands: command_to,
             notes: notes.clone(),
             history: parts.history,
@@ -353,11 +359,13 @@ impl Engine {
             events,
             events_to,
             topics,
+            origins,
             notes,
             handle,
         };
         // Publishers ask as soon as they have the handle.
         engine.publish_topics();
+        engine.publish_origins();
         engine
     }
 

@@ -19,6 +19,7 @@
 //! | [`plan`] | what an attempt needs of a subscription, read when the attempt is made |
 //! | [`metrics`] | what this process has counted |
 //! | [`declare`] | what a declaration of a subscription does, and waiting for its endpoint |
+//! | [`origin_groups`] | what is asked and told about origin groups and routes |
 //! | [`domain_topics`] | what is asked and told about topics of domains |
 //! | [`dry_run`] | what a handshake that is only tried is asked and tells |
 //! | [`note`] | what observers are told of each attempt |
@@ -55,6 +56,7 @@ mod letters;
 pub mod metrics;
 pub mod note;
 mod notice;
+pub mod origin_groups;
 mod plan;
 mod remember;
 pub mod replay;

@@ -14,6 +14,9 @@ pub const ORIGIN_NAME_BYTES_MAX: usize = 64;
 /// Bytes of a host name without its trailing dot. Source: the domain name system.
 pub const HOST_BYTES_MAX: usize = 253;
 
+/// Groups of a node: each costs probes, and a page of its own in the metrics.
+pub const GROUPS_MAX: usize = 1_000;
+
 /// `probe.interval_s`, in seconds. Source: HP-016.
 pub const INTERVAL_S: RangeInclusive<u32> = 5..=255;
 
@@ -97,5 +100,8 @@ pub const FLAP_HELD_MAX: Duration = Duration::from_secs(900);
 pub const ROUTES_MAX: usize = 1_000;
 /// Hosts, and paths, of one route.
 pub const ROUTE_PATTERNS_MAX: usize = 100;
+/// Combinations of a protocol, a host and a path that all routes of a listener have together: making the table anew takes a few
+/// milliseconds then.
+pub const ROUTE_COMBINATIONS_MAX: usize = 50_000;
 /// Statuses of a redirect to HTTPS, the recommended one first. Source: HP-155.
 pub const REDIRECT_STATUSES: [u16; 4] = [308, 301, 302, 307];

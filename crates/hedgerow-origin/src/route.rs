@@ -70,6 +70,8 @@ pub enum RouteError {
     },
     /// More than [`limits::ROUTES_MAX`].
     TooMany,
+    /// More than [`limits::ROUTE_COMBINATIONS_MAX`].
+    TooManyCombinations,
 }
 
 impl fmt::Display for RouteError {
@@ -100,6 +102,13 @@ impl fmt::Display for RouteError {
                 )
             }
             Self::TooMany => write!(f, "there are more than {} routes", limits::ROUTES_MAX),
+            Self::TooManyCombinations => {
+                let max = limits::ROUTE_COMBINATIONS_MAX;
+                write!(
+                    f,
+                    "all routes together have more than {max} combinations of a protocol, a host and a path"
+                )
+            }
         }
     }
 }
@@ -143,6 +152,15 @@ impl RouteTable {
     pub fn new(routes: &[Route]) -> Result<Self, RouteError> {
         if routes.len() > limits::ROUTES_MAX {
             return Err(RouteError::TooMany);
+        }
+        let combinations = |route: &Route| {
+            let patterns = [&route.hosts, &route.paths].map(Vec::len);
+            let [hosts, paths] = patterns.map(|count| count.min(limits::ROUTE_PATTERNS_MAX));
+            route.protocols.len().saturating_mul(hosts * paths)
+        };
+        let combinations = routes.iter().map(combinations);
+        if combinations.fold(0, usize::saturating_add) > limits::ROUTE_COMBINATIONS_MAX {
+            return Err(RouteError::TooManyCombinations);
         }
         let mut table = Self::default();
         for (index, route) in routes.iter().enumerate() {

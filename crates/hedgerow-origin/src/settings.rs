@@ -18,7 +18,8 @@ mod read;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::interval::IdleSettings;
 use crate::outcome::Demands;
@@ -269,6 +270,21 @@ impl Default for GroupSettings {
 pub struct Group {
     settings: GroupSettings,
     thresholds: Thresholds,
+}
+
+/// As its settings, n and x among them: so what was accepted is stored.
+impl Serialize for Group {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.settings.serialize(serializer)
+    }
+}
+
+/// Of settings that are accepted.
+impl<'de> Deserialize<'de> for Group {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let declared = serde_json::Value::deserialize(deserializer)?;
+        Self::read(&declared).map_err(D::Error::custom)
+    }
 }
 
 impl Group {

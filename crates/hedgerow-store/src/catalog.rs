@@ -1,4 +1,4 @@
-//! What users declared: topics, domains and subscriptions. A change is a record of the log, and its place there is the position
+//! What users declared: topics, domains, subscriptions, origin groups and routes. A change is a record of the log, and its place there is the position
 //! from which it holds (design D2).
 //!
 //! Changes are JSON, so that what users declare can gain members; their secrets are sealed in it (`sealed`). Ids are given by the catalog and never reused.
@@ -7,6 +7,7 @@ mod change;
 mod domains;
 mod gone;
 mod names;
+mod origins;
 mod purge;
 mod replay;
 mod sealed;
@@ -16,7 +17,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Bound;
 
-use hedgerow_core::name::{DomainTopicName, OriginGroupName, SubscriptionName, TopicName};
+use hedgerow_core::name::{
+    DomainTopicName, OriginGroupName, RouteName, SubscriptionName, TopicName,
+};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{FilterSpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
@@ -28,6 +31,7 @@ pub use self::domains::{DomainTopic, source_name, split_source};
 pub use self::gone::{GONE_BYTES_MAX, GONE_MAX, GONE_RANGES_MAX, GoneSubscription};
 pub(crate) use self::gone::{LastPlace, ranges};
 use self::names::Names;
+pub use self::origins::{DeclaredRoute, OriginGroup};
 pub use self::purge::{PURGES_MAX, Purge};
 pub use self::replay::{Replay, ReplayCounts, ReplayPlace, ReplayState};
 pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
@@ -147,6 +151,10 @@ pub struct Catalog {
     /// Replays, those that ended among them, within bounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     replays: BTreeMap<u32, Replay>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    origin_groups: BTreeMap<OriginGroupName, OriginGroup>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    routes: BTreeMap<RouteName, DeclaredRoute>,
     #[serde(skip)]
     names: Names,
 }
@@ -173,6 +181,10 @@ struct Stored {
     last_replay_id: u32,
     #[serde(default)]
     replays: BTreeMap<u32, Replay>,
+    #[serde(default)]
+    origin_groups: BTreeMap<OriginGroupName, OriginGroup>,
+    #[serde(default)]
+    routes: BTreeMap<RouteName, DeclaredRoute>,
 }
 
 impl From<Stored> for Catalog {
@@ -199,6 +211,8 @@ impl From<Stored> for Catalog {
             gone: stored.gone,
             last_replay_id: stored.last_replay_id,
             replays: stored.replays,
+            origin_groups: stored.origin_groups,
+            routes: stored.routes,
             names,
         }
     }
@@ -384,6 +398,10 @@ impl Catalog {
             change @ (Change::ReplayCreated { .. }
             | Change::ReplayMoved { .. }
             | Change::ReplaySet { .. }) => self.follow_replay(change),
+            change @ (Change::OriginGroupDeclared { .. }
+            | Change::OriginGroupDeleted { .. }
+            | Change::RouteDeclared { .. }
+            | Change::RouteDeleted { .. }) => self.follow_origins(change),
         }
         Vec::new()
     }

@@ -415,7 +415,11 @@ impl View {
             | Change::SubscriptionDeleted { .. }
             | Change::ReplayCreated { .. }
             | Change::ReplayMoved { .. }
-            | Change::ReplaySet { .. } => {}
+            | Change::ReplaySet { .. }
+            | Change::OriginGroupDeclared { .. }
+            | Change::OriginGroupDeleted { .. }
+            | Change::RouteDeclared { .. }
+            | Change::RouteDeleted { .. } => {}
             Change::SubscriptionReset { id } => self.end_holds_of_former(*id, false),
             Change::SubscriptionPurged { id, .. } => self.pass_all(*id),
         }

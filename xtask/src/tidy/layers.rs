@@ -42,7 +42,7 @@ const LAYERS: [Layer; 14] = [
         name: "hedgerow-store",
         level: Some(1),
         purpose: "remembers: the durable log, the view built from it, the catalog",
-        may_use: &["hedgerow-core"],
+        may_use: &["hedgerow-core", "hedgerow-origin"],
     },
     Layer {
         name: "hedgerow-io",
@@ -62,6 +62,7 @@ const LAYERS: [Layer; 14] = [
         purpose: "the engine: reads the log, attempts, settles",
         may_use: &[
             "hedgerow-core",
+            "hedgerow-origin",
             "hedgerow-dialect",
             "hedgerow-store",
             "hedgerow-io",
@@ -73,6 +74,7 @@ const LAYERS: [Layer; 14] = [
         purpose: "listens: publish route, admin API; wires everything",
         may_use: &[
             "hedgerow-core",
+            "hedgerow-origin",
             "hedgerow-dialect",
             "hedgerow-store",
             "hedgerow-io",

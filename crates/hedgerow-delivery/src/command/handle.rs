@@ -16,6 +16,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use super::{Answer, Command, CommandError, DeadLetterPage, DeadLetterQuery};
 use crate::metrics::{Metrics, TopicMetrics};
 use crate::note::{AttemptNote, event_id};
+use crate::origin_groups::OriginTable;
 
 /// How long a look at a dead-letter destination may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,6 +46,7 @@ pub struct PublishTopic {
 pub struct EngineHandle {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topics: watch::Receiver<Arc<TopicTable>>,
+    pub(crate) origins: watch::Receiver<Arc<OriginTable>>,
     pub(crate) commands: mpsc::Sender<Command>,
     pub(crate) notes: broadcast::Sender<AttemptNote>,
     pub(crate) history: Option<HistoryHandle>,

@@ -110,6 +110,9 @@ impl Engine {
                     return self.next_change();
                 }
             }
+            Command::Origins(command) if Self::is_question(&command) => {
+                self.change_for_origins(command);
+            }
             Command::AwaitValidation { id, name, answer } => {
                 self.await_validation(id, name, answer);
             }
@@ -292,6 +295,7 @@ impl Engine {
                 Some((self.purge_of(&subscription, answer), nobody_waits()))
             }
             Command::Replay(command) => self.change_for_replay(command),
+            Command::Origins(command) => self.change_for_origins(command),
             Command::Topics { .. }
             | Command::Topic { .. }
             | Command::Subscriptions { .. }

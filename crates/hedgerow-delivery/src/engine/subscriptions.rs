@@ -63,6 +63,10 @@ impl Engine {
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
             Change::DomainTopicCreated { .. } | Change::ReplayMoved { .. } => {}
             Change::DomainTopicDeleted { domain, .. } => self.remove_gone(*domain)?,
+            Change::OriginGroupDeclared { .. }
+            | Change::OriginGroupDeleted { .. }
+            | Change::RouteDeclared { .. }
+            | Change::RouteDeleted { .. } => self.publish_origins(),
             Change::TopicDeleted { id } => {
                 self.remove_topic(*id)?;
                 self.end_gone_replays();

@@ -29,6 +29,7 @@ mod late;
 mod letter_box;
 mod notices;
 mod ordering;
+mod origin_groups;
 mod pauses;
 mod purge;
 mod reader;

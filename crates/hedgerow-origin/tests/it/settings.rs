@@ -289,6 +289,9 @@ fn what_is_shown_can_be_given_again() {
     let group = Group::read(&declared).unwrap();
     let shown = serde_json::to_value(group.settings()).unwrap();
     assert_eq!(Group::read(&shown).unwrap(), group);
+    let stored = serde_json::to_string(&group).unwrap();
+    assert_eq!(serde_json::from_str::<Group>(&stored).unwrap(), group);
+    assert!(serde_json::from_str::<Group>("{\"origins\":[]}").is_err());
 }
 
 /// HP-005: who builds a group in code is told the same.

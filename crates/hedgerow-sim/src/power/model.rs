@@ -199,7 +199,11 @@ impl Model {
             | Change::TopicKeysChanged { .. }
             | Change::ReplayCreated { .. }
             | Change::ReplayMoved { .. }
-            | Change::ReplaySet { .. } => {}
+            | Change::ReplaySet { .. }
+            | Change::OriginGroupDeclared { .. }
+            | Change::OriginGroupDeleted { .. }
+            | Change::RouteDeclared { .. }
+            | Change::RouteDeleted { .. } => {}
         }
     }
 

@@ -2,10 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
+use hedgerow_core::name::{
+    DomainTopicName, OriginGroupName, RouteName, SubscriptionName, TopicName,
+};
 use hedgerow_core::position::{SubscriptionId, TopicId};
 use hedgerow_core::spec::{ReplaySpec, SubscriptionSpec, TopicSpec};
 use hedgerow_core::time::Timestamp;
+use hedgerow_origin::route::RouteSettings;
+use hedgerow_origin::settings::Group;
 use serde::{Deserialize, Serialize};
 
 use super::{ReplayCounts, ReplayPlace, ReplayState, TopicKeys, Validation, ValidationState};
@@ -170,6 +174,34 @@ pub enum Change {
         /// When.
         at: Timestamp,
     },
+    /// An origin group is there from now on, or is declared anew.
+    OriginGroupDeclared {
+        /// Its name.
+        name: OriginGroupName,
+        /// What the user asks for.
+        group: Box<Group>,
+        /// When.
+        at: Timestamp,
+    },
+    /// An origin group is gone. Nothing named it.
+    OriginGroupDeleted {
+        /// Its name.
+        name: OriginGroupName,
+    },
+    /// A route is there from now on, or is declared anew.
+    RouteDeclared {
+        /// Its name.
+        name: RouteName,
+        /// What the user asks for.
+        route: Box<RouteSettings>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A route is gone.
+    RouteDeleted {
+        /// Its name.
+        name: RouteName,
+    },
 }
 
 impl Change {
@@ -193,7 +225,11 @@ impl Change {
             | Self::TopicDeleted { .. }
             | Self::ReplayCreated { .. }
             | Self::ReplayMoved { .. }
-            | Self::ReplaySet { .. } => None,
+            | Self::ReplaySet { .. }
+            | Self::OriginGroupDeclared { .. }
+            | Self::OriginGroupDeleted { .. }
+            | Self::RouteDeclared { .. }
+            | Self::RouteDeleted { .. } => None,
         }
     }
 }

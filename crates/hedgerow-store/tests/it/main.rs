@@ -18,6 +18,7 @@ mod log_index;
 mod log_model;
 mod log_power;
 mod log_threads;
+mod origins;
 mod provisioning;
 mod stat;
 mod support;
