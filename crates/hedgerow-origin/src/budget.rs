@@ -3,8 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Probes a second of a node (`probe_budget_per_s`).
-pub const PROBES_PER_SECOND: u32 = 500;
 /// One probe a second to one origin; and the span in which a node's are counted.
 const SECOND: Duration = Duration::from_secs(1);
 /// Origins whose last probe is remembered before those that are more than a second ago are forgotten.

@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | [`settings`] | which groups are accepted (HP-001 to HP-005, HP-113 to HP-116) |
 //! | [`threshold`] | how many failures make an origin unhealthy, and how long that takes at worst (HP-065, HP-113) |
+//! | [`statuses`] | the statuses that a group expects (HP-040) |
 //! | [`outcome`] | what a probe met, and whether that is a success (HP-040 to HP-049) |
 //! | [`window`] | the newest samples of an origin: its health and its latency (HP-055, HP-060 to HP-066) |
 //! | [`health`] | its state in a group over time: changes, grace, ramp, flap damping (HP-067, HP-115, HP-194, HP-195) |
@@ -44,6 +45,7 @@ pub mod schedule;
 pub mod selector;
 pub mod settings;
 pub mod snapshot;
+pub mod statuses;
 pub mod streams;
 pub mod target;
 pub mod threshold;

@@ -37,6 +37,11 @@ pub const RESPONSE_HEAD_BYTES: RangeInclusive<u32> = 4_096..=65_536;
 /// Bytes of the longest body of an answer to a `GET` probe. Source: HP-046.
 pub const RESPONSE_BODY_BYTES_MAX: u64 = 1 << 20;
 
+/// `probe.expected_statuses`: no interim answer is one, and 5xx says that the server cannot serve.
+pub const EXPECTED_STATUS: RangeInclusive<u32> = 200..=499;
+/// How many of them there are: more would be "any".
+pub const EXPECTED_STATUSES: RangeInclusive<usize> = 1..=10;
+
 /// Interim (1xx) responses before the final one. Source: HP-042.
 pub const INTERIM_RESPONSES_MAX: u8 = 8;
 
@@ -71,6 +76,9 @@ pub const IDLE_CAP_S: RangeInclusive<u32> = 1..=3_600;
 pub const RAMP_S: RangeInclusive<u32> = 0..=3_600;
 
 // --- probing ---
+
+/// Probes that a node sends in a second, unless it is told otherwise (`probe_budget_per_s`). Source: HP-190.
+pub const PROBES_PER_SECOND: u32 = 500;
 
 /// Failures in a row of real requests that ask for a probe at once. Source: HP-192.
 pub const PASSIVE_FAILURES: u32 = 5;

@@ -30,10 +30,11 @@ use self::origin::Origin;
 pub use self::status::{GroupStatus, OriginStatus};
 use crate::budget::{Budget, Delayed};
 use crate::health::Change;
-use crate::outcome::{Met, Observation, Reason};
+use crate::outcome::{Demands, Met, Observation, Reason};
 use crate::schedule::{Chance, Progress, Schedule};
 use crate::settings::Group;
 use crate::snapshot::{Choosing, Snapshot};
+use crate::streams::Shared;
 use crate::target::ProbeTarget;
 use crate::window::Window;
 
@@ -48,10 +49,8 @@ pub struct Due {
     pub stream: StreamId,
     /// What is probed.
     pub target: Arc<ProbeTarget>,
-    /// How long it is waited for (HP-072).
-    pub timeout: Duration,
-    /// Bytes of the longest response head (HP-045).
-    pub head_bytes_max: u32,
+    /// What is looked at, so that each group on the stream can judge it (HP-072).
+    pub demands: Demands,
     /// How long it has waited for the budget (HP-190).
     pub delayed: Duration,
 }
@@ -105,6 +104,7 @@ pub struct Saved {
 
 #[derive(Debug)]
 struct GroupEntry {
+    name: Arc<str>,
     group: Arc<Group>,
     /// When this node last used it; when it came, if never (HP-082).
     used: Duration,
@@ -113,8 +113,13 @@ struct GroupEntry {
     level_rises_at: Option<Duration>,
     /// When the health of one of its origins changes without a sample.
     health_changes_at: Option<Duration>,
+    /// When it is looked at: the earlier of the two.
+    queued_at: Option<Duration>,
     origins: Vec<Origin>,
     snapshot: Arc<Snapshot>,
+    /// The snapshot is to be made anew.
+    is_stale: bool,
+    /// It was, and was not handed out yet.
     is_changed: bool,
     is_all_unhealthy: bool,
 }
@@ -123,11 +128,12 @@ struct GroupEntry {
 struct Stream {
     target: Arc<ProbeTarget>,
     /// Groups and the places of their origins, in order.
-    members: BTreeSet<(String, usize)>,
-    timeout: Duration,
-    head_bytes_max: u32,
+    members: BTreeSet<(Arc<str>, usize)>,
+    demands: Demands,
     /// As many samples as the largest window of its groups holds.
     history: Window,
+    /// Samples of an earlier run of the process, for groups that come before the first sample of this one.
+    restored: Option<Window>,
     schedule: Schedule,
     /// When it is looked at.
     queued_at: Duration,
@@ -139,7 +145,12 @@ struct Stream {
 #[derive(Debug)]
 pub struct Node {
     seed: u64,
-    groups: BTreeMap<String, GroupEntry>,
+    groups: BTreeMap<Arc<str>, GroupEntry>,
+    /// Groups by the time at which only time changes them.
+    group_queue: BTreeSet<(Duration, Arc<str>)>,
+    /// Groups whose snapshots are to be made anew, and those whose new ones were not handed out yet.
+    stale: Vec<Arc<str>>,
+    changed: Vec<Arc<str>>,
     streams: BTreeMap<StreamId, Stream>,
     by_target: BTreeMap<Arc<ProbeTarget>, StreamId>,
     /// Streams by the time at which they are looked at.
@@ -160,6 +171,9 @@ impl Node {
         Self {
             seed,
             groups: BTreeMap::new(),
+            group_queue: BTreeSet::new(),
+            stale: Vec::new(),
+            changed: Vec::new(),
             streams: BTreeMap::new(),
             by_target: BTreeMap::new(),
             queue: BTreeSet::new(),
@@ -175,7 +189,9 @@ impl Node {
     /// Takes what was saved by an earlier run of the process. Groups that come later begin with it, where it is young enough:
     /// the newest sample less than 2·n·I old (HP-197).
     pub fn restore(&mut self, saved: Saved) {
-        self.restored.extend(saved.streams);
+        let windows = saved.streams.into_iter();
+        let windows = windows.map(|(target, window)| (target, window.of_earlier_run()));
+        self.restored.extend(windows);
     }
 
     /// What is to be saved.
@@ -236,8 +252,7 @@ impl Node {
             return Some(Due {
                 stream: id,
                 target: Arc::clone(&stream.target),
-                timeout: stream.timeout,
-                head_bytes_max: stream.head_bytes_max,
+                demands: stream.demands,
                 delayed: now.saturating_sub(due),
             });
         }
@@ -249,12 +264,8 @@ impl Node {
     pub fn wake_at(&self) -> Option<Duration> {
         let queued = self.queue.first().map(|(at, _)| *at);
         let queued = queued.map(|at| self.budget_until.map_or(at, |until| at.max(until)));
-        let groups = self.groups.values();
-        let changes = groups.filter_map(|entry| {
-            let times = [entry.level_rises_at, entry.health_changes_at];
-            times.into_iter().flatten().min()
-        });
-        changes.chain(queued).min()
+        let changes = self.group_queue.first().map(|(at, _)| *at);
+        changes.into_iter().chain(queued).min()
     }
 
     /// A probe ended with a sample: every group on the stream takes it (HP-074).
@@ -264,6 +275,7 @@ impl Node {
         };
         stream.is_in_flight = false;
         stream.history.push(observation);
+        stream.restored = None;
         let mut progress = Progress::Decided;
         for (name, place) in &stream.members {
             let Some(entry) = self.groups.get_mut(name) else {
@@ -273,7 +285,6 @@ impl Node {
                 continue;
             };
             let change = origin.sampled(observation, &entry.group, now);
-            entry.is_changed = true;
             note(&mut self.events, name, origin, change);
             progress = match (progress, origin.progress(now)) {
                 (Progress::Undecided, _) | (_, Progress::Undecided) => Progress::Undecided,
@@ -281,6 +292,8 @@ impl Node {
                 (Progress::Decided, Progress::Decided) => Progress::Decided,
             };
             entry.plan_health(now);
+            entry.queue(&mut self.group_queue);
+            entry.mark(&mut self.stale);
         }
         stream.schedule.sampled(progress, now);
         self.requeue(id);
@@ -318,6 +331,7 @@ impl Node {
         let was_idle = entry.level > 0;
         entry.used = entry.used.max(now);
         entry.plan_idle(now);
+        entry.queue(&mut self.group_queue);
         note_idle(&mut self.events, name, entry, was_idle);
         if !was_idle {
             return;
@@ -342,11 +356,13 @@ impl Node {
         let Some(asked) = entry.met(origin, met, now) else {
             return;
         };
-        for change in asked.changes {
-            let Some(origin) = entry.origins.get(change.place) else {
-                continue;
-            };
-            note(&mut self.events, name, origin, change.change);
+        if let Some(origin) = entry.origins.get(asked.place) {
+            note(&mut self.events, name, origin, asked.change);
+        }
+        if asked.is_ejected {
+            entry.plan_health(now);
+            entry.queue(&mut self.group_queue);
+            entry.mark(&mut self.stale);
         }
         if let Some(id) = asked.stream {
             if let Some(stream) = self.streams.get_mut(&id) {
@@ -367,8 +383,10 @@ impl Node {
         }
         let mut origins = entry.origins.iter_mut();
         if let Some(origin) = origins.find(|known| known.id == origin) {
-            entry.is_changed |= !origin.is_draining;
-            origin.is_draining = true;
+            let was_draining = std::mem::replace(&mut origin.is_draining, true);
+            if !was_draining {
+                entry.mark(&mut self.stale);
+            }
         }
     }
 
@@ -378,15 +396,15 @@ impl Node {
     }
 
     /// The groups that look otherwise than when they were last asked for.
-    pub fn snapshots(&mut self, now: Duration) -> Vec<(String, Arc<Snapshot>)> {
+    pub fn snapshots(&mut self, now: Duration) -> Vec<(Arc<str>, Arc<Snapshot>)> {
         self.pass(now);
-        let mut changed = Vec::new();
-        for (name, entry) in &mut self.groups {
-            if std::mem::take(&mut entry.is_changed) {
-                changed.push((name.clone(), Arc::clone(&entry.snapshot)));
-            }
-        }
-        changed
+        let changed = std::mem::take(&mut self.changed);
+        let snapshots = changed.into_iter().filter_map(|name| {
+            let entry = self.groups.get_mut(&name)?;
+            let is_changed = std::mem::take(&mut entry.is_changed);
+            is_changed.then(|| (name, Arc::clone(&entry.snapshot)))
+        });
+        snapshots.collect()
     }
 
     /// A group as it was last judged.
@@ -399,30 +417,48 @@ impl Node {
     /// What only time changes: idle levels, graces, ramps and holds; then the snapshots of what changed.
     fn pass(&mut self, now: Duration) {
         let mut slower = Vec::new();
-        for (name, entry) in &mut self.groups {
+        let mut due = Vec::new();
+        while self.group_queue.first().is_some_and(|(at, _)| *at <= now) {
+            due.extend(self.group_queue.pop_first());
+        }
+        for (_, name) in due {
+            let Some(entry) = self.groups.get_mut(&name) else {
+                continue;
+            };
+            entry.queued_at = None;
             if entry.level_rises_at.is_some_and(|at| at <= now) {
                 entry.plan_idle(now);
-                note_idle(&mut self.events, name, entry, true);
+                note_idle(&mut self.events, &name, entry, true);
                 slower.extend(entry.streams());
             }
             if entry.health_changes_at.is_some_and(|at| at <= now) {
                 for origin in &mut entry.origins {
                     let change = origin.tick(now);
-                    note(&mut self.events, name, origin, change);
+                    note(&mut self.events, &name, origin, change);
                 }
-                entry.is_changed = true;
                 entry.plan_health(now);
+                entry.mark(&mut self.stale);
             }
-            if entry.is_changed {
-                entry.look(now);
-                let is_all_unhealthy = entry.snapshot.is_all_unhealthy();
-                if is_all_unhealthy != entry.is_all_unhealthy {
-                    entry.is_all_unhealthy = is_all_unhealthy;
-                    self.events.push(Event::GroupAllUnhealthy {
-                        group: name.clone(),
-                        is_entered: is_all_unhealthy,
-                    });
-                }
+            entry.queue(&mut self.group_queue);
+        }
+        for name in std::mem::take(&mut self.stale) {
+            let Some(entry) = self.groups.get_mut(&name) else {
+                continue;
+            };
+            if !std::mem::take(&mut entry.is_stale) {
+                continue;
+            }
+            entry.look(now);
+            let is_all_unhealthy = entry.snapshot.is_all_unhealthy();
+            if is_all_unhealthy != entry.is_all_unhealthy {
+                entry.is_all_unhealthy = is_all_unhealthy;
+                self.events.push(Event::GroupAllUnhealthy {
+                    group: name.to_string(),
+                    is_entered: is_all_unhealthy,
+                });
+            }
+            if !std::mem::replace(&mut entry.is_changed, true) {
+                self.changed.push(name);
             }
         }
         self.replan(&slower, now);
@@ -434,23 +470,15 @@ impl Node {
             let Some(stream) = self.streams.get_mut(id) else {
                 continue;
             };
-            let mut interval: Option<Duration> = None;
-            let mut timeout = Duration::ZERO;
-            let mut head_bytes_max = 0;
-            for (name, _) in &stream.members {
-                let Some(entry) = self.groups.get(name) else {
-                    continue;
-                };
-                let own = entry.interval();
-                let demands = entry.group.rules().demands;
-                interval = Some(interval.map_or(own, |interval| interval.min(own)));
-                timeout = timeout.max(demands.timeout);
-                head_bytes_max = head_bytes_max.max(demands.head_bytes_max);
-            }
-            let Some(interval) = interval else { continue };
-            stream.timeout = timeout;
-            stream.head_bytes_max = head_bytes_max;
-            stream.schedule.change(interval, timeout, now);
+            let groups = stream.members.iter();
+            let groups = groups.filter_map(|(name, _)| self.groups.get(name));
+            let wanted = groups.map(|entry| Shared::of(&entry.group, entry.interval()));
+            let Some(shared) = wanted.reduce(Shared::with) else {
+                continue;
+            };
+            stream.demands = shared.demands;
+            let timeout = shared.demands.timeout;
+            stream.schedule.change(shared.interval, timeout, now);
             self.requeue(*id);
         }
     }
@@ -498,6 +526,26 @@ impl GroupEntry {
         self.level = idle.level(now.saturating_sub(self.used));
         let next = idle.next_level_after(self.level);
         self.level_rises_at = next.map(|next| self.used.saturating_add(next));
+    }
+
+    /// After one of its times changed.
+    fn queue(&mut self, queue: &mut BTreeSet<(Duration, Arc<str>)>) {
+        let times = [self.level_rises_at, self.health_changes_at];
+        let at = times.into_iter().flatten().min();
+        if at == self.queued_at {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut self.queued_at, at) {
+            queue.remove(&(before, Arc::clone(&self.name)));
+        }
+        queue.extend(at.map(|at| (at, Arc::clone(&self.name))));
+    }
+
+    /// It looks otherwise than its snapshot says.
+    fn mark(&mut self, stale: &mut Vec<Arc<str>>) {
+        if !std::mem::replace(&mut self.is_stale, true) {
+            stale.push(Arc::clone(&self.name));
+        }
     }
 
     fn plan_health(&mut self, now: Duration) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+use crate::statuses::Statuses;
 
 /// Why a probe is no success: the codes of HP-043.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,11 +44,11 @@ pub enum Reason {
     HeaderTooLarge,
     /// The body is longer than is read (HP-046).
     BodyTooLarge,
-    /// The body of a 200 ended early, or its framing broke (HP-044).
+    /// The body of an expected status ended early, or its framing broke (HP-044).
     IncompleteResponse,
     /// Head or body were not finished by the deadline (HP-020).
     Timeout,
-    /// A valid response with another status than 200 (HP-040).
+    /// A valid response with a status that is not expected: another than 200, unless the group says otherwise (HP-040).
     Status,
 }
 
@@ -181,7 +182,7 @@ pub struct Parts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     /// When it ended, by the clock that gives *now*.
-    #[serde(with = "millis")]
+    #[serde(with = "as_millis")]
     pub at: Duration,
     /// How long it took in all, name resolution included, in microseconds: what the deadline is compared with (HP-020).
     pub elapsed_us: u64,
@@ -198,6 +199,20 @@ pub struct Demands {
     pub timeout: Duration,
     /// Bytes of the longest response head (HP-045).
     pub head_bytes_max: u32,
+    /// The statuses that are a success (HP-040).
+    pub expected: Statuses,
+}
+
+impl Demands {
+    /// What is to be looked at for two groups, so that each can judge it by its own demands (HP-072).
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            timeout: self.timeout.max(other.timeout),
+            head_bytes_max: self.head_bytes_max.max(other.head_bytes_max),
+            expected: self.expected.with(other.expected),
+        }
+    }
 }
 
 impl Default for Demands {
@@ -205,6 +220,7 @@ impl Default for Demands {
         Self {
             timeout: Duration::from_secs(5),
             head_bytes_max: *limits::RESPONSE_HEAD_BYTES.start(),
+            expected: Statuses::default(),
         }
     }
 }
@@ -260,7 +276,7 @@ impl Observation {
         if response.head_bytes > demands.head_bytes_max {
             return Err(Reason::HeaderTooLarge);
         }
-        if response.status != 200 {
+        if !demands.expected.contains(response.status) {
             return Err(Reason::Status);
         }
         match response.body {
@@ -290,14 +306,19 @@ pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Whole milliseconds.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A time as whole milliseconds, as it is stored.
-mod millis {
+mod as_millis {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        serializer.serialize_u64(super::millis(*time))
     }
 
     pub fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Duration, D::Error> {

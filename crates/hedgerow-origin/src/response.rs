@@ -7,14 +7,17 @@ mod head;
 use self::body::Body;
 use self::head::{EndSearch, Framing, Head};
 use crate::limits;
-use crate::outcome::{BodyEnd, Met, Reason, Response};
+use crate::outcome::{BodyEnd, Demands, Met, Reason, Response};
 use crate::settings::Method;
+use crate::statuses::Statuses;
 
 /// Reads one response.
 #[derive(Debug, Clone)]
 pub struct ResponseReader {
     method: Method,
     head_bytes_max: usize,
+    /// The statuses whose bodies are read.
+    expected: Statuses,
     /// Of the head that comes, as far as it has come.
     head: Vec<u8>,
     search: EndSearch,
@@ -22,28 +25,27 @@ pub struct ResponseReader {
     /// The final head, once it was read.
     response: Option<Response>,
     body: Body,
-    has_begun: bool,
 }
 
 impl ResponseReader {
-    /// A reader of the response to a request with this method, with a head of at most so many bytes.
+    /// A reader of the response to a request with this method. Of `demands` the longest head counts, and which statuses are
+    /// expected.
     #[must_use]
-    pub fn new(method: Method, head_bytes_max: u32) -> Self {
+    pub fn new(method: Method, demands: &Demands) -> Self {
         Self {
             method,
-            head_bytes_max: head_bytes_max as usize,
+            head_bytes_max: demands.head_bytes_max as usize,
+            expected: demands.expected,
             head: Vec::new(),
             search: EndSearch::default(),
             interim: 0,
             response: None,
             body: Body::none(),
-            has_begun: false,
         }
     }
 
     /// Takes bytes that came. Returns what was met once that is certain; bytes behind it do not matter (HP-047).
     pub fn feed(&mut self, bytes: &[u8]) -> Option<Met> {
-        self.has_begun |= !bytes.is_empty();
         let mut rest = bytes;
         while self.response.is_none() {
             let (met, left) = self.feed_head(rest)?;
@@ -63,12 +65,6 @@ impl ResponseReader {
         }
         let end = self.body.end(is_clean);
         self.ended(end)
-    }
-
-    /// Whether anything has come.
-    #[must_use]
-    pub const fn has_begun(&self) -> bool {
-        self.has_begun
     }
 
     fn ended(&self, body: BodyEnd) -> Met {
@@ -121,8 +117,10 @@ impl ResponseReader {
             body: BodyEnd::Complete,
             drains: head.drains,
         });
-        // The body of another status than 200 changes nothing (HP-040).
-        let has_body = self.method == Method::Get && head.status == 200;
+        // The body of a status that is a failure changes nothing (HP-040); these two have none.
+        let has_body = self.method == Method::Get
+            && self.expected.contains(head.status)
+            && !matches!(head.status, 204 | 304);
         self.body = match head.framing {
             _ if !has_body => Body::none(),
             Framing::Length(length) => Body::of_length(length),

@@ -7,11 +7,12 @@ mod settings;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use serde::Serialize;
 
 use crate::limits;
-use crate::settings::Protocol;
+use crate::settings::{Protocol, is_host};
 use crate::target::key_of_host;
 
 pub use self::path::{PathError, normalize};
@@ -128,8 +129,10 @@ pub struct RouteTable {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Paths {
     exact: HashMap<String, usize>,
-    /// What stands before `*`, the longest first.
-    beginnings: Vec<(String, usize)>,
+    /// By what stands before `*`, which ends in `/`.
+    beginnings: HashMap<String, usize>,
+    /// The lengths of beginnings that there are, the longest first: so many look-ups a path takes at most.
+    lengths: Vec<usize>,
 }
 
 /// What was found, and the path that is forwarded.
@@ -185,9 +188,11 @@ impl RouteTable {
         }
         let all = table.hosts.values_mut().chain(table.wildcards.values_mut());
         for paths in all {
+            paths.lengths = paths.beginnings.keys().map(String::len).collect();
             paths
-                .beginnings
-                .sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
+                .lengths
+                .sort_unstable_by_key(|length| std::cmp::Reverse(*length));
+            paths.lengths.dedup();
         }
         Ok(table)
     }
@@ -251,10 +256,7 @@ impl RouteTable {
             let earlier = if is_exact {
                 paths.exact.insert(key, index)
             } else {
-                let same = paths.beginnings.iter().find(|(other, _)| *other == key);
-                let earlier = same.map(|(_, earlier)| *earlier);
-                paths.beginnings.push((key, index));
-                earlier
+                paths.beginnings.insert(key, index)
             };
             // The same pattern twice in one route says nothing new.
             if let Some(earlier) = earlier.filter(|earlier| *earlier != index) {
@@ -280,9 +282,13 @@ impl Paths {
         if let Some(index) = self.exact.get(lower.as_ref()) {
             return Some(*index);
         }
-        let mut beginnings = self.beginnings.iter();
-        let found = beginnings.find(|(beginning, _)| lower.starts_with(beginning.as_str()));
-        found.map(|(_, index)| *index)
+        let mut lengths = self.lengths.iter();
+        lengths.find_map(|length| {
+            let beginning = lower
+                .get(..*length)
+                .filter(|beginning| beginning.ends_with('/'))?;
+            self.beginnings.get(beginning).copied()
+        })
     }
 }
 
@@ -290,15 +296,10 @@ impl Paths {
 /// host nor `*.domain`.
 fn host_pattern(host: &str) -> Option<(String, bool)> {
     let domain = host.strip_prefix("*.");
-    let key = key_of_host(domain.unwrap_or(host));
-    let is_host = !key.is_empty()
-        && key.len() <= limits::HOST_BYTES_MAX
-        && key
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && !b"*/?#@\\".contains(&byte))
-        && without_port(&key) == key
-        && !(domain.is_some() && key.starts_with('['));
-    is_host.then_some((key, domain.is_some()))
+    let name = domain.unwrap_or(host);
+    let is_address = key_of_host(name).starts_with('[') || name.parse::<Ipv4Addr>().is_ok();
+    let is_good = is_host(name) && !(domain.is_some() && is_address);
+    is_good.then(|| (key_of_host(name), domain.is_some()))
 }
 
 /// A path, or what stands before its last `*`, in the one spelling that is compared, and whether it is exact (HP-152). `None` if

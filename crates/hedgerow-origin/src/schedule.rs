@@ -36,7 +36,7 @@ pub struct Schedule {
     burst_left: Option<u32>,
     /// A probe besides the ticks.
     extra: Option<Duration>,
-    /// Ticks that came while a probe was in flight (HP-027).
+    /// Ticks that no probe was sent for (HP-027).
     skipped: u64,
 }
 
@@ -100,13 +100,9 @@ impl Schedule {
         self.interval
     }
 
-    /// Whether the start burst goes on.
-    #[must_use]
-    pub const fn is_bursting(&self) -> bool {
-        self.burst_left.is_some()
-    }
-
-    /// Ticks that came while a probe was in flight, were skipped, and are not made up (HP-027).
+    /// Ticks that no probe was sent for, and that are not made up: those that came while a probe was in flight (HP-027), and
+    /// those that had passed already when whoever sends the probes was so late, by whole intervals, that it asked for the next
+    /// one only then.
     #[must_use]
     pub const fn skipped(&self) -> u64 {
         self.skipped

@@ -23,9 +23,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::interval::IdleSettings;
 use crate::outcome::Demands;
+use crate::statuses::Statuses;
 use crate::threshold::Thresholds;
 use crate::window::Rules;
 
+pub(crate) use self::check::{is_host, is_token};
 pub use self::problem::{Code, Problem, Refusal};
 
 /// How a probe is sent.
@@ -126,6 +128,9 @@ pub struct ProbeSettings {
     pub timeout_s: u32,
     /// Bytes of the longest response head (HP-045).
     pub header_bytes_max: u32,
+    /// The statuses that are a success; 200 alone is the default (HP-040). A redirect among them is one too, and is not
+    /// followed.
+    pub expected_statuses: Vec<u32>,
     /// Further fixed headers (HP-019).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -141,6 +146,7 @@ impl Default for ProbeSettings {
             interval_s: 30,
             timeout_s: 5,
             header_bytes_max: Demands::default().head_bytes_max,
+            expected_statuses: vec![200],
             headers: BTreeMap::new(),
         }
     }
@@ -332,12 +338,15 @@ impl Group {
 
     /// How its samples are judged.
     #[must_use]
-    pub const fn rules(&self) -> Rules {
+    pub fn rules(&self) -> Rules {
+        let statuses = self.settings.probe.expected_statuses.iter();
+        let statuses = statuses.filter_map(|status| u16::try_from(*status).ok());
         Rules {
             thresholds: self.thresholds,
             demands: Demands {
                 timeout: self.timeout(),
                 head_bytes_max: self.settings.probe.header_bytes_max,
+                expected: Statuses::of(statuses),
             },
             waits_for_threshold: self.settings.unhealthy_threshold.is_some(),
         }

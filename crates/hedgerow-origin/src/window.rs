@@ -130,10 +130,10 @@ impl Window {
         joined
     }
 
-    /// Forgets all samples (HP-031).
-    pub fn clear(&mut self) {
-        self.samples.clear();
-        self.is_restored = false;
+    /// The same samples in another run of the process, also where they were not stored in between.
+    pub(crate) const fn of_earlier_run(mut self) -> Self {
+        self.is_restored = true;
+        self
     }
 
     /// The samples, oldest first.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hedgerow_io::http::{Connect, Connection, Mark, Target, TlsDemands, Watch};
-use hedgerow_origin::outcome::{Met, Observation, Parts, Reason};
+use hedgerow_origin::outcome::{Demands, Met, Observation, Parts, Reason};
 use hedgerow_origin::response::ResponseReader;
 use hedgerow_origin::settings::{OriginSettings, Protocol};
 use hedgerow_origin::target::{ProbeTarget, key_of_host};
@@ -42,7 +42,7 @@ pub struct Aborted {
     pub why: String,
 }
 
-/// Sends a probe now. `at` reads the clock that dates the sample; its times are real ones (HP-029).
+/// Sends a probe now, and looks at what `demands` is interested in: those of a [`Group::rules`], for one group. `at` reads the clock that dates the sample; its times are real ones (HP-029).
 ///
 /// # Errors
 ///
@@ -50,18 +50,17 @@ pub struct Aborted {
 pub async fn probe(
     connector: &dyn Connect,
     target: &ProbeTarget,
-    timeout: Duration,
-    head_bytes_max: u32,
+    demands: &Demands,
     at: impl Fn() -> Duration,
 ) -> Result<Exchange, Aborted> {
-    let deadline = Instant::now() + timeout;
+    let deadline = Instant::now() + demands.timeout;
     let watch = Watch::begin(0).until(deadline);
     let mut excerpt = Vec::new();
     let ended = match destination(target) {
         None => Some(Ok(Met::Failure(Reason::DnsError))),
         Some(destination) => {
             let exchange = async {
-                let reader = ResponseReader::new(target.method, head_bytes_max);
+                let reader = ResponseReader::new(target.method, demands);
                 exchange(
                     connector,
                     &destination,

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::Connect;
-use hedgerow_origin::budget::{PROBES_PER_SECOND, SelfCheck};
+use hedgerow_origin::budget::SelfCheck;
+use hedgerow_origin::limits::PROBES_PER_SECOND;
 use hedgerow_origin::node::{Due, Event, Fed, GroupStatus, Node, Saved, StreamId};
 use hedgerow_origin::outcome::Observation;
 use hedgerow_origin::settings::Group;
@@ -262,14 +263,13 @@ impl Prober {
         }
         stream.started = Some(start);
         let (connector, clock) = (Arc::clone(&self.connector), Arc::clone(&self.clock));
-        let (target, timeout, head_bytes_max) =
-            (Arc::clone(&due.target), due.timeout, due.head_bytes_max);
+        let (target, demands) = (Arc::clone(&due.target), due.demands);
         let sent = self.probes.spawn(async move {
             if start > Instant::now() {
                 tokio::time::sleep_until(start).await;
             }
             let at = || now(&*clock);
-            probe(&*connector, &target, timeout, head_bytes_max, at).await
+            probe(&*connector, &target, &demands, at).await
         });
         let id = self.last_probe;
         self.in_flight.insert(sent.id(), InFlight { id, due });
@@ -293,7 +293,10 @@ impl Prober {
         let result = result.and_then(|exchange| {
             if exchange.late.is_zero() {
                 stream.check.passed();
-            } else if stream.check.is_own_fault(exchange.late, due.timeout) {
+            } else if stream
+                .check
+                .is_own_fault(exchange.late, due.demands.timeout)
+            {
                 let why = format!("the prober noticed the deadline {:?} late", exchange.late);
                 return Err(Aborted { why });
             }
@@ -395,7 +398,7 @@ impl Prober {
     /// Shows selections first, then people, what has changed.
     fn publish(&mut self, now: Duration) {
         for (name, snapshot) in self.node.snapshots(now) {
-            if let Some(known) = self.groups.get(&name) {
+            if let Some(known) = self.groups.get(&*name) {
                 let group = Arc::clone(&known.group);
                 known.live.publish(Current { group, snapshot });
             }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use super::origin::Origin;
 use super::{Event, GroupEntry, Node, Stream, StreamId, note, note_idle};
 use crate::health::Terms;
+use crate::outcome::Demands;
 use crate::schedule::Schedule;
 use crate::settings::Group;
 use crate::snapshot::{Choosing, Snapshot};
+use crate::streams;
 use crate::target::ProbeTarget;
 use crate::threshold::Thresholds;
 use crate::window::Window;
@@ -19,10 +21,14 @@ impl Node {
     /// Takes a group, a new one or a change of one. Origins are the same as before if they have the same name.
     pub fn set(&mut self, name: &str, group: Arc<Group>, now: Duration) {
         let before = self.groups.remove(name);
+        let queued_at = before.as_ref().and_then(|entry| entry.queued_at);
+        let known = before.as_ref().map(|entry| Arc::clone(&entry.name));
+        let own_name = known.unwrap_or_else(|| name.into());
         let was_single = before
             .as_ref()
             .is_some_and(|entry| entry.group.is_single_origin());
         let used = before.as_ref().map_or(now, |entry| entry.used);
+        let before_is_changed = before.as_ref().is_some_and(|entry| entry.is_changed);
         let level_before = before.as_ref().map_or(0, |entry| entry.level);
         let was_all_unhealthy = before.as_ref().is_some_and(|entry| entry.is_all_unhealthy);
         let mut old = before.map(|entry| entry.origins).unwrap_or_default();
@@ -34,14 +40,18 @@ impl Node {
             }
         }
         let choosing = Choosing::of(&group);
+        let is_changed = before_is_changed;
         let mut entry = GroupEntry {
+            name: Arc::clone(&own_name),
             used,
             level: 0,
             level_rises_at: None,
             health_changes_at: None,
+            queued_at,
             origins: Vec::new(),
             snapshot: Arc::new(Snapshot::new(choosing, Vec::new())),
-            is_changed: true,
+            is_stale: false,
+            is_changed,
             is_all_unhealthy: was_all_unhealthy,
             group,
         };
@@ -49,15 +59,15 @@ impl Node {
         note_idle(&mut self.events, name, &entry, entry.level != level_before);
         let group = Arc::clone(&entry.group);
         let mut joined: Vec<(usize, ProbeTarget, bool)> = Vec::new();
+        let mut probed = streams::probed(&group).peekable();
         for (place, settings) in group.settings().origins.iter().enumerate() {
             let terms = Terms::of(&group, settings);
-            let known = old.iter().position(|origin| origin.name == settings.name);
-            let mut origin = match known {
+            let at = old.iter().position(|origin| origin.name == settings.name);
+            let mut origin = match at {
                 Some(at) => old.swap_remove(at),
                 None => Origin::new(self.next_origin(), &settings.name, terms, now),
             };
-            if settings.enabled && group.settings().probe.enabled {
-                let target = ProbeTarget::of(&group, settings);
+            if let Some((_, target)) = probed.next_if(|(probed, _)| *probed == place) {
                 let is_same = origin.stream.is_some_and(|id| {
                     let stream = self.streams.get(&id);
                     stream.is_some_and(|stream| *stream.target == target)
@@ -75,21 +85,25 @@ impl Node {
             entry.origins.push(origin);
         }
         let ends_single = was_single && group.enabled_origins() > 1;
-        self.groups.insert(name.to_owned(), entry);
+        self.groups.insert(Arc::clone(&own_name), entry);
+        let mut own: BTreeSet<StreamId> = BTreeSet::new();
         for (place, target, is_same) in joined {
-            let id = self.join(name, place, target, is_same, now);
-            left.insert(id);
-            if let Some(stream) = self.streams.get_mut(&id)
-                && ends_single
-            {
-                // HP-105: for both.
+            own.insert(self.join(&own_name, place, target, is_same, now));
+        }
+        left.extend(&own);
+        self.settle(&left, now);
+        // HP-105: for both, and only now their streams have the lengths and the times of what has joined.
+        for id in own.into_iter().filter(|_| ends_single) {
+            if let Some(stream) = self.streams.get_mut(&id) {
                 let samples = stream.history_size();
                 stream.schedule.burst(samples, now);
             }
+            self.requeue(id);
         }
-        self.settle(&left, now);
         if let Some(entry) = self.groups.get_mut(name) {
             entry.plan_health(now);
+            entry.queue(&mut self.group_queue);
+            entry.mark(&mut self.stale);
         }
         self.pass(now);
     }
@@ -99,6 +113,9 @@ impl Node {
         let Some(entry) = self.groups.remove(name) else {
             return;
         };
+        if let Some(at) = entry.queued_at {
+            self.group_queue.remove(&(at, Arc::clone(&entry.name)));
+        }
         if entry.is_all_unhealthy {
             self.events.push(Event::GroupAllUnhealthy {
                 group: name.to_owned(),
@@ -117,7 +134,7 @@ impl Node {
 
     /// The names of the groups.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.groups.keys().map(String::as_str)
+        self.groups.keys().map(AsRef::as_ref)
     }
 
     fn next_origin(&mut self) -> u32 {
@@ -127,14 +144,14 @@ impl Node {
 
     fn leave(&mut self, id: StreamId, name: &str, place: usize) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.members.remove(&(name.to_owned(), place));
+            stream.members.remove(&(name.into(), place));
         }
     }
 
     /// Lets an origin feed from the stream of its target, which begins if there is none.
     fn join(
         &mut self,
-        name: &str,
+        name: &Arc<str>,
         place: usize,
         target: ProbeTarget,
         is_same: bool,
@@ -147,7 +164,7 @@ impl Node {
         let Some(stream) = self.streams.get_mut(&id) else {
             return id;
         };
-        stream.members.insert((name.to_owned(), place));
+        stream.members.insert((Arc::clone(name), place));
         let Some(entry) = self.groups.get_mut(name) else {
             return id;
         };
@@ -156,6 +173,13 @@ impl Node {
             return id;
         };
         origin.stream = Some(id);
+        // What was too old for those that came before may be young enough for this one.
+        let restored = stream.restored.take_if(|restored| {
+            stream.history.newest().is_none() && is_young(restored, thresholds, interval, now)
+        });
+        if let Some(restored) = restored {
+            stream.history = restored;
+        }
         if !is_same && is_young(&stream.history, thresholds, interval, now) {
             let change = origin.begin(stream.history.joined(thresholds), now);
             note(&mut self.events, name, origin, change);
@@ -184,9 +208,9 @@ impl Node {
             Stream {
                 target,
                 members: BTreeSet::new(),
-                timeout,
-                head_bytes_max: 0,
-                history: restored.unwrap_or_else(|| Window::new(thresholds)),
+                demands: Demands::default(),
+                history: Window::new(thresholds),
+                restored,
                 schedule,
                 queued_at,
                 is_in_flight: false,

@@ -38,13 +38,11 @@ pub(super) struct Origin {
 /// What a failure of a real request led to.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub(super) stream: Option<StreamId>,
-    pub(super) changes: Vec<ChangeAt>,
-}
-
-#[derive(Debug)]
-pub(super) struct ChangeAt {
     pub(super) place: usize,
+    /// The stream of which a probe is wanted.
+    pub(super) stream: Option<StreamId>,
+    /// Its window has the failures now (HP-193).
+    pub(super) is_ejected: bool,
     pub(super) change: Option<Change>,
 }
 
@@ -175,22 +173,23 @@ impl GroupEntry {
         let Wanted::Probe { failures } = origin.passive.note(is_signal(&met), now) else {
             return None;
         };
-        let mut changes = Vec::new();
-        if settings.passive_ejection && may_eject(enabled, ejected) {
+        let is_ejected = settings.passive_ejection && may_eject(enabled, ejected);
+        let mut change = None;
+        if is_ejected {
             origin.is_ejected = true;
             for _ in 0..failures {
                 origin.window.push(Observation {
                     met,
                     ..Observation::failure(now, Duration::ZERO, Reason::Status)
                 });
-                let change = origin.health.judge(&origin.window, &origin.terms, now);
-                changes.push(ChangeAt { place, change });
             }
-            self.is_changed = true;
+            change = origin.health.judge(&origin.window, &origin.terms, now);
         }
         Some(Asked {
+            place,
             stream: origin.stream,
-            changes,
+            is_ejected,
+            change,
         })
     }
 }

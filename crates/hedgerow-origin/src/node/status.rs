@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Node;
 use super::origin::PERCENTAGE_SPAN;
-use crate::outcome::{Observation, Parts, Reason};
+use crate::outcome::{Observation, Parts, Reason, millis};
 use crate::window::State;
 
 /// A group as this node sees it. Times are of the clock that gives *now*, in milliseconds.
@@ -101,20 +101,22 @@ impl Node {
         let origins = entry.origins.iter().zip(&group.settings().origins);
         let origins = origins.enumerate().map(|(place, (origin, settings))| {
             let judgement = origin.health.judgement();
+            // What selections see: with probes off, it is healthy without samples (HP-102).
+            let seen = snapshot.origins().get(place);
             let newest = origin.window.newest();
             let stream = origin.stream.and_then(|id| self.streams.get(&id));
             let share = shares.iter().find(|(kept, ..)| *kept == place);
             let mut groups: Vec<String> = stream
                 .iter()
                 .flat_map(|stream| &stream.members)
-                .map(|(name, _)| name.clone())
+                .map(|(name, _)| name.to_string())
                 .collect();
             groups.dedup();
             OriginStatus {
                 name: origin.name.clone(),
                 enabled: settings.enabled,
-                state: origin.health.state(),
-                provisional: judgement.is_provisional,
+                state: seen.map_or_else(|| origin.health.state(), |seen| seen.state),
+                provisional: judgement.is_provisional && group.settings().probe.enabled,
                 since_ms: millis(origin.health.since()),
                 kept: kept.is_ok_and(|kept| kept.places.contains(place)),
                 share: share.map(|(_, of, sum)| match sum {
@@ -157,8 +159,4 @@ impl Node {
             origins: origins.collect(),
         })
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

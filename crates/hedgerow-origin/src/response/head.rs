@@ -1,6 +1,7 @@
 //! The head of a response: status line, header lines, blank line.
 
 use crate::outcome::Reason;
+use crate::settings::is_token;
 
 /// How the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +113,7 @@ fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let (name, value) = line.split_at_checked(colon)?;
     let value = value.get(1..)?.trim_ascii();
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let is_valid = !name.is_empty() && name.iter().all(is_token) && is_text(value);
+    let is_valid = !name.is_empty() && name.iter().copied().all(is_token) && is_text(value);
     is_valid.then_some((name, value))
 }
 

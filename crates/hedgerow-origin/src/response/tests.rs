@@ -6,9 +6,16 @@ use super::*;
 
 const HEAD_BYTES_MAX: u32 = 4_096;
 
+fn demands() -> Demands {
+    Demands {
+        head_bytes_max: HEAD_BYTES_MAX,
+        ..Demands::default()
+    }
+}
+
 /// What is met at the end of these bytes, in pieces of this size; the connection is closed in order behind them.
 fn met_in_pieces(method: Method, bytes: &[u8], size: usize) -> Met {
-    let mut reader = ResponseReader::new(method, HEAD_BYTES_MAX);
+    let mut reader = ResponseReader::new(method, &demands());
     for piece in bytes.chunks(size.max(1)) {
         if let Some(met) = reader.feed(piece) {
             return met;
@@ -157,7 +164,7 @@ fn bodies() {
         assert_eq!(judged(Method::Get, &text), expect, "{shown:?}");
     }
     // A body that only a close ends is cut by a reset.
-    let mut reader = ResponseReader::new(Method::Get, HEAD_BYTES_MAX);
+    let mut reader = ResponseReader::new(Method::Get, &demands());
     assert_eq!(reader.feed(b"HTTP/1.1 200 OK\r\n\r\nhalf"), None);
     assert!(matches!(
         reader.end(false),
@@ -249,5 +256,29 @@ proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         met_in_pieces(Method::Get, &bytes, 7);
+    }
+}
+
+/// FC-24, HP-011: the body of every expected status is read, that of another is not; 204 and 304 have none.
+#[test]
+fn bodies_of_expected_statuses_are_read() {
+    let demands = Demands {
+        expected: Statuses::of([204, 304, 401]),
+        ..demands()
+    };
+    for (status, expect) in [
+        (200, Some(BodyEnd::Complete)),
+        (401, None),
+        (204, Some(BodyEnd::Complete)),
+        (304, Some(BodyEnd::Complete)),
+        (404, Some(BodyEnd::Complete)),
+    ] {
+        let head = format!("HTTP/1.1 {status} \r\ncontent-length: 3\r\n\r\n");
+        let mut reader = ResponseReader::new(Method::Get, &demands);
+        let read = reader.feed(head.as_bytes()).map(|met| match met {
+            Met::Response(response) => response.body,
+            Met::Failure(reason) => panic!("{reason}"),
+        });
+        assert_eq!(read, expect, "{status}");
     }
 }

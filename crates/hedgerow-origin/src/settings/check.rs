@@ -102,6 +102,29 @@ fn probe(probe: &ProbeSettings, problems: &mut Problems) {
         problems.add(Code::PathNotAbsolute, "probe.path", message);
     }
     headers(&probe.headers, problems);
+    expected_statuses(&probe.expected_statuses, problems);
+}
+
+fn expected_statuses(statuses: &[u32], problems: &mut Problems) {
+    let (counts, range) = (&limits::EXPECTED_STATUSES, &limits::EXPECTED_STATUS);
+    let distinct: HashSet<_> = statuses.iter().collect();
+    let is_good = counts.contains(&statuses.len())
+        && distinct.len() == statuses.len()
+        && statuses.iter().all(|status| range.contains(status));
+    if !is_good {
+        let message = format!(
+            "must be {} to {} different statuses from {} to {}",
+            counts.start(),
+            counts.end(),
+            range.start(),
+            range.end()
+        );
+        problems.add(
+            Code::ExpectedStatusNotAllowed,
+            "probe.expected_statuses",
+            message,
+        );
+    }
 }
 
 /// HP-014.
@@ -150,7 +173,7 @@ fn headers(headers: &BTreeMap<String, String>, problems: &mut Problems) {
 }
 
 /// The letters of a header's name.
-fn is_token(byte: u8) -> bool {
+pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
@@ -286,7 +309,7 @@ fn name_problem(name: &str) -> Option<String> {
 }
 
 /// A host name, or an address, in brackets or without.
-fn is_host(host: &str) -> bool {
+pub(crate) fn is_host(host: &str) -> bool {
     if host.parse::<IpAddr>().is_ok() {
         return true;
     }

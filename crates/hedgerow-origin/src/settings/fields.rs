@@ -96,6 +96,28 @@ impl Fields {
         }
     }
 
+    /// A list of whole numbers; `None`, and a problem, if it is none.
+    pub(crate) fn numbers(&mut self, value: &Value, field: &str, code: Code) -> Option<Vec<u32>> {
+        let Value::Array(values) = value else {
+            self.wrong_type(field, "a list of numbers");
+            return None;
+        };
+        let mut numbers = Vec::new();
+        for value in values {
+            let Value::Number(given) = value else {
+                self.wrong_type(field, "a list of numbers");
+                return None;
+            };
+            let Some(number) = whole(given) else {
+                let message = format!("must be whole numbers of their range, and has {given}");
+                self.problems.add(code, field, message);
+                return None;
+            };
+            numbers.push(number);
+        }
+        Some(numbers)
+    }
+
     pub(crate) fn one_of<T: Copy>(
         &mut self,
         members: &Map<String, Value>,

@@ -45,6 +45,8 @@ pub enum Code {
     HostNotAllowed,
     /// HP-019.
     HeaderNotAllowed,
+    /// HP-040: not one to ten different statuses of 200 to 499.
+    ExpectedStatusNotAllowed,
     /// HP-151: neither a host nor `*.` and a domain.
     RouteHostNotAllowed,
     /// HP-152: not absolute, or with `*` elsewhere than as a last `/*`.
@@ -87,6 +89,7 @@ impl Code {
             Self::NameNotAllowed => "name_not_allowed",
             Self::HostNotAllowed => "host_not_allowed",
             Self::HeaderNotAllowed => "header_not_allowed",
+            Self::ExpectedStatusNotAllowed => "expected_status_not_allowed",
             Self::RouteHostNotAllowed => "route_host_not_allowed",
             Self::RoutePathNotAllowed => "route_path_not_allowed",
             Self::PatternCountOutOfRange => "pattern_count_out_of_range",

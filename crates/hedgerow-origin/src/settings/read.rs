@@ -27,7 +27,7 @@ const GROUP: [&str; 16] = [
     "drain_header",
     "origins",
 ];
-const PROBE: [&str; 9] = [
+const PROBE: [&str; 10] = [
     "enabled",
     "protocol",
     "path",
@@ -36,6 +36,7 @@ const PROBE: [&str; 9] = [
     "timeout_s",
     "header_bytes_max",
     "headers",
+    "expected_statuses",
     "port",
 ];
 const LOAD_BALANCING: [&str; 3] = [
@@ -257,6 +258,15 @@ impl Reader {
                 let mut value = String::new();
                 self.fields.text(headers, "probe.headers", name, &mut value);
                 probe.headers.insert(name.clone(), value);
+            }
+        }
+        if let Some(statuses) = self.fields.member(members, "expected_statuses") {
+            let field = "probe.expected_statuses";
+            if let Some(statuses) =
+                self.fields
+                    .numbers(statuses, field, Code::ExpectedStatusNotAllowed)
+            {
+                probe.expected_statuses = statuses;
             }
         }
         if self.fields.member(members, "port").is_some() {

@@ -4,6 +4,7 @@
 
 mod health;
 mod node;
+mod node_memory;
 mod route_settings;
 mod routes;
 mod selection;
@@ -11,3 +12,4 @@ mod selection_properties;
 mod settings;
 mod sharing;
 mod window;
+mod world;

@@ -210,3 +210,30 @@ proptest! {
         }
     }
 }
+
+/// HP-152: the longest beginning wins among many, whatever their order, and a path of slashes alone is no harder.
+#[test]
+fn the_longest_of_many_beginnings_is_found() {
+    let deep = |depth: usize| "/a".repeat(depth);
+    let routes: Vec<Route> = (0..60)
+        .map(|depth| {
+            let path = format!("{}/*", deep(depth));
+            route(&format!("r{depth}"), &["shop.example"], &[&path])
+        })
+        .collect();
+    let table = RouteTable::new(&routes).unwrap();
+    for depth in 0..60 {
+        let path = format!("{}/b", deep(depth));
+        let expect = format!("r{depth}");
+        assert_eq!(found(&table, "shop.example", &path), Some(expect), "{path}");
+    }
+    assert_eq!(
+        found(&table, "shop.example", &deep(70)).as_deref(),
+        Some("r59")
+    );
+    let slashes = "/".repeat(8_000);
+    assert_eq!(
+        found(&table, "shop.example", &slashes).as_deref(),
+        Some("r0")
+    );
+}

@@ -135,6 +135,32 @@ fn what_is_refused() {
             json!({"probe": {"header_bytes_max": 65537}}),
             "value_out_of_range",
         ),
+        (json!({"probe": {"expected_statuses": [200, 204, 499]}}), ""),
+        (
+            json!({"probe": {"expected_statuses": []}}),
+            "expected_status_not_allowed",
+        ),
+        (
+            json!({"probe": {"expected_statuses": [200, 101]}}),
+            "expected_status_not_allowed",
+        ),
+        (
+            json!({"probe": {"expected_statuses": [500]}}),
+            "expected_status_not_allowed",
+        ),
+        (
+            json!({"probe": {"expected_statuses": [200, 200]}}),
+            "expected_status_not_allowed",
+        ),
+        (
+            json!({"probe": {"expected_statuses": [200.5]}}),
+            "expected_status_not_allowed",
+        ),
+        (
+            json!({"probe": {"expected_statuses": [200, 201, 202, 203, 204, 205, 206, 207, 208, 301, 302]}}),
+            "expected_status_not_allowed",
+        ),
+        (json!({"probe": {"expected_statuses": "200"}}), "wrong_type"),
         (json!({"probe": {"headers": {"X-Team": "blue"}}}), ""),
         (
             json!({"probe": {"headers": {"Host": "b"}}}),
@@ -268,6 +294,7 @@ fn what_is_shown_can_be_given_again() {
         "probe": {
             "enabled": true, "protocol": "http", "path": "/", "method": "HEAD",
             "interval_s": 30, "timeout_s": 5, "header_bytes_max": 4096,
+            "expected_statuses": [200],
         },
         "load_balancing": {
             "sample_size": 4, "successful_samples_required": 3, "additional_latency_ms": 50,

@@ -50,7 +50,11 @@ fn shared(groups: &[(usize, Group, u64)]) -> Shared {
             .map(|(group, origin)| (groups[*group].0, *origin))
             .collect();
         members.sort_unstable();
-        (stream.target, (stream.interval, stream.timeout, members))
+        let shared = stream.shared;
+        (
+            stream.target,
+            (shared.interval, shared.demands.timeout, members),
+        )
     });
     let streams: Vec<_> = streams.collect();
     let count = streams.len();

@@ -87,8 +87,8 @@ pub fn judge(case: &Case) -> Result<Run, String> {
             "method": stream.target.method.as_str(),
             "url": stream.target.url(),
             "host_header": stream.target.host_header,
-            "interval_s": stream.interval.as_secs_f64(),
-            "timeout_s": stream.timeout.as_secs_f64(),
+            "interval_s": stream.shared.interval.as_secs_f64(),
+            "timeout_s": stream.shared.demands.timeout.as_secs_f64(),
             "groups": names,
         })
     };
