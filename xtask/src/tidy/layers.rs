@@ -19,7 +19,7 @@ pub struct Layer {
     may_use: &'static [&'static str],
 }
 
-const LAYERS: [Layer; 14] = [
+const LAYERS: [Layer; 15] = [
     Layer {
         name: "hedgerow-core",
         level: Some(0),
@@ -69,6 +69,17 @@ const LAYERS: [Layer; 14] = [
         ],
     },
     Layer {
+        name: "hedgerow-edge",
+        level: Some(3),
+        purpose: "forwards: the edge listener's requests to the origins of a group",
+        may_use: &[
+            "hedgerow-core",
+            "hedgerow-origin",
+            "hedgerow-io",
+            "hedgerow-prober",
+        ],
+    },
+    Layer {
         name: "hedgerow-server",
         level: Some(4),
         purpose: "listens: publish route, admin API; wires everything",
@@ -79,6 +90,8 @@ const LAYERS: [Layer; 14] = [
             "hedgerow-store",
             "hedgerow-io",
             "hedgerow-delivery",
+            "hedgerow-prober",
+            "hedgerow-edge",
         ],
     },
     Layer {
