@@ -124,6 +124,12 @@ impl Grid {
         Arc::new(move || clock.timestamp())
     }
 
+    /// The server's clock. Only once the store was opened: it begins there.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(self.clock.clone())
+    }
+
     /// What goes through the store's disk, counted over all openings of the store.
     #[must_use]
     pub fn disk_counts(&self) -> Arc<DiskCounts> {

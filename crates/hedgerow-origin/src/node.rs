@@ -74,6 +74,15 @@ pub enum Event {
         /// Whether they are now.
         is_entered: bool,
     },
+    /// An origin asked not to be used, or no longer does (HP-198).
+    Draining {
+        /// The group's name.
+        group: String,
+        /// The origin's name.
+        origin: String,
+        /// Whether it does now.
+        is_draining: bool,
+    },
     /// A stream ended: a probe of it that is in flight is to be dropped (HP-006).
     StreamEnded(StreamId),
     /// A group's idle level is another (HP-082). New groups have 0.
@@ -449,6 +458,16 @@ impl Node {
                 continue;
             }
             entry.look(now);
+            for origin in &mut entry.origins {
+                if origin.is_draining != origin.is_draining_told {
+                    origin.is_draining_told = origin.is_draining;
+                    self.events.push(Event::Draining {
+                        group: name.to_string(),
+                        origin: origin.name.clone(),
+                        is_draining: origin.is_draining,
+                    });
+                }
+            }
             let is_all_unhealthy = entry.snapshot.is_all_unhealthy();
             if is_all_unhealthy != entry.is_all_unhealthy {
                 entry.is_all_unhealthy = is_all_unhealthy;

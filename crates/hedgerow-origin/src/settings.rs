@@ -29,6 +29,7 @@ use crate::window::Rules;
 
 pub(crate) use self::check::{is_host, is_token};
 pub use self::problem::{Code, Problem, Refusal};
+pub use self::read::VENDOR_NAMES;
 
 /// How a probe is sent.
 #[derive(

@@ -1,13 +1,14 @@
 //! What requests see of a group: its settings and its origins as they are now. They read it without waiting for the prober,
 //! and tell the prober what they met without waiting either (HP-087, HP-130).
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use hedgerow_origin::outcome::Met;
 use hedgerow_origin::passive::is_signal;
 use hedgerow_origin::settings::Group;
-use hedgerow_origin::snapshot::Snapshot;
+use hedgerow_origin::snapshot::{Mode, Snapshot};
 use tokio::sync::{Notify, mpsc};
 
 /// A group at one moment.
@@ -47,9 +48,24 @@ pub struct LiveGroup {
     is_idle: AtomicBool,
     /// The places of origins whose last request failed.
     failing: AtomicU64,
+    selections: RwLock<Selections>,
     wake: Arc<Notify>,
     signals: mpsc::Sender<Signal>,
 }
+
+/// Modes in the order in which they are counted.
+const MODES: [Mode; 6] = [
+    Mode::Normal,
+    Mode::Single,
+    Mode::Affinity,
+    Mode::UnknownTier,
+    Mode::FailOpen,
+    Mode::None,
+];
+/// Origins of a group whose choices are counted: many times as many as it has at a time, as those that went are counted too.
+const SELECTED_MAX: usize = 1_000;
+
+type Selections = HashMap<Option<u32>, [AtomicU64; MODES.len()]>;
 
 impl LiveGroup {
     pub(crate) fn new(
@@ -66,6 +82,7 @@ impl LiveGroup {
             is_used: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
             failing: AtomicU64::new(0),
+            selections: RwLock::default(),
             wake,
             signals,
         }
@@ -110,6 +127,40 @@ impl LiveGroup {
         if self.is_idle.load(Ordering::Acquire) {
             self.wake.notify_one();
         }
+    }
+
+    /// Counts a choice, by the number of [`Choice::id`](hedgerow_origin::selector::Choice); `None` where none could be chosen
+    /// (HP-208).
+    pub fn selected(&self, origin: Option<u32>, mode: Mode) {
+        let count = |counted: &Selections| {
+            let found = counted.get(&origin)?;
+            found.get(mode as usize)?.fetch_add(1, Ordering::Relaxed);
+            Some(())
+        };
+        let counted = self.selections.read();
+        if count(&counted.unwrap_or_else(PoisonError::into_inner)).is_some() {
+            return;
+        }
+        let mut counted = self
+            .selections
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if counted.len() < SELECTED_MAX {
+            counted.entry(origin).or_default();
+            count(&counted);
+        }
+    }
+
+    /// How often which origin was chosen in which mode, by the numbers that [`LiveGroup::selected`] was told.
+    #[must_use]
+    pub fn selections(&self) -> Vec<(Option<u32>, Mode, u64)> {
+        let counted = self.selections.read();
+        let counted = counted.unwrap_or_else(PoisonError::into_inner);
+        let counts = counted.iter().flat_map(|(origin, modes)| {
+            let modes = MODES.into_iter().zip(modes);
+            modes.map(|(mode, count)| (*origin, mode, count.load(Ordering::Relaxed)))
+        });
+        counts.filter(|(.., count)| *count > 0).collect()
     }
 
     /// Notes what a request to an origin met, by the number of [`Choice::id`](hedgerow_origin::selector::Choice)

@@ -411,7 +411,9 @@ impl Prober {
                         known.live.set_idle(*level > 0);
                     }
                 }
-                Event::Changed { .. } | Event::GroupAllUnhealthy { .. } => {}
+                Event::Changed { .. }
+                | Event::GroupAllUnhealthy { .. }
+                | Event::Draining { .. } => {}
             }
             self.observer.happened(&event, now);
         }

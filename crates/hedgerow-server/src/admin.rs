@@ -4,6 +4,7 @@ mod apply;
 mod dead_letters;
 mod domains;
 mod dry_run;
+mod edge_routes;
 mod endpoint_test;
 mod events;
 mod explanation;
@@ -11,6 +12,9 @@ mod extract;
 mod filter_test;
 mod health;
 mod merge;
+mod origin_groups;
+mod origin_patch;
+mod probe;
 mod replays;
 mod routes;
 mod sample;
@@ -37,6 +41,7 @@ use crate::error::ApiError;
 use crate::metrics;
 use crate::state::{App, SharedApp};
 
+pub use self::origin_groups::many_probes;
 pub use self::subscriptions::{
     complete as complete_subscription, declare as declare_subscription, keep_secrets, profile_of,
 };
@@ -232,7 +237,8 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
         .add(delete(DOMAIN_TOPIC), (Admin, Topic), domains::delete_topic);
     let routes = add_source!(routes, "/api/v1/topics/{topic}");
     let routes = add_source!(routes, "/api/v1/domains/{domain}");
-    add_source!(routes, "/api/v1/domains/{domain}/topics/{domainTopic}")
+    let routes = add_source!(routes, "/api/v1/domains/{domain}/topics/{domainTopic}");
+    add_origins(routes)
         .add(get(ATTEMPTS), (Read, Lists), events::attempts)
         .add(get(EXPLANATION), (Read, Lists), explanation::get)
         .add(get(DEAD_LETTERS), (Read, Lists), dead_letters::list)
@@ -255,6 +261,38 @@ fn routes() -> (Router<SharedApp>, Vec<Rule>) {
             tokens::delete,
         )
         .finish()
+}
+
+/// Adds the routes of origin groups, of routes to them, and of probes by hand.
+fn add_origins(routes: Routes) -> Routes {
+    use Reach::Grid;
+    use Right::{Admin, Operate, Read};
+    const GROUPS: &str = "/api/v1/origin-groups";
+    const GROUP: &str = "/api/v1/origin-groups/{name}";
+    const STATUS: &str = "/api/v1/origin-groups/{name}/status";
+    const ESTIMATE: &str = "/api/v1/origin-groups/{name}/estimate";
+    const ROUTES: &str = "/api/v1/routes";
+    const ROUTE: &str = "/api/v1/routes/{name}";
+    let get = |path| (Method::GET, path);
+    let (admin, read) = ((Admin, Grid), (Read, Grid));
+    routes
+        .add(get(GROUPS), read, origin_groups::list)
+        .add((Method::PUT, GROUP), admin, origin_groups::put)
+        .add((Method::PATCH, GROUP), admin, origin_groups::patch)
+        .add(get(GROUP), read, origin_groups::get)
+        .add((Method::DELETE, GROUP), admin, origin_groups::delete)
+        .add(get(STATUS), read, origin_groups::status)
+        .add(get(ESTIMATE), read, origin_groups::estimate)
+        .add(get(ROUTES), read, edge_routes::list)
+        .add((Method::PUT, ROUTE), admin, edge_routes::put)
+        .add((Method::PATCH, ROUTE), admin, edge_routes::patch)
+        .add(get(ROUTE), read, edge_routes::get)
+        .add((Method::DELETE, ROUTE), admin, edge_routes::delete)
+        .add(
+            (Method::POST, "/api/v1/probe"),
+            (Operate, Grid),
+            probe::post,
+        )
 }
 
 /// The JSON of a request's body. An empty body is an empty object.

@@ -1,11 +1,11 @@
-//! Declares many things at once: topics and domains, then event subscriptions. Everything is judged before anything is declared, so that a
+//! Declares many things at once: origin groups and routes, topics and domains, then event subscriptions. Everything is judged before anything is declared, so that a
 //! mistake leaves all as it was; what is declared already as it should be is left alone, and nothing is deleted.
 //!
 //! Everything is durable before anybody waits for an endpoint: [`begin`] declares, and the engine asks the endpoints beside
 //! each other ([`limits::HANDSHAKES_MAX`](hedgerow_core::limits::HANDSHAKES_MAX)). Declared again, an endpoint is asked again
 //! only if it did not consent.
 //!
-//! Declarations are JSON: `topics`, `domains` and `eventSubscriptions`, lists of what the API's PUT takes, each with its `name`,
+//! Declarations are JSON: `originGroups`, `routes`, `topics`, `domains` and `eventSubscriptions`, lists of what the API's PUT takes, each with its `name`,
 //! subscriptions with their `topic`, which is a domain or a topic of one (`DOMAIN/topics/TOPIC`) too, topics and domains with `keys` if
 //! they are to have these and no random ones, and domains with `topics` that they are to have. [`files`] reads them
 //! out of TOML.
@@ -16,18 +16,23 @@ mod judge;
 use std::fmt;
 use std::sync::Arc;
 
-use hedgerow_core::name::{DomainTopicName, SubscriptionName, TopicName};
+use hedgerow_core::name::{
+    DomainTopicName, OriginGroupName, RouteName, SubscriptionName, TopicName,
+};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::spec::{SubscriptionSpec, TopicSpec, Warning};
 use hedgerow_core::time::Timestamp;
 use hedgerow_delivery::command::{Command, CommandError};
 use hedgerow_delivery::declare::{Declared, SubscriptionDeclaration};
+use hedgerow_delivery::origin_groups::{Put, Wish};
+use hedgerow_origin::route::RouteSettings;
+use hedgerow_origin::settings::Group;
 use hedgerow_store::catalog::{Provisioning, Subscription, ValidationState, split_source};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::access::Grant;
-use crate::admin::{declare_subscription, validation_failure};
+use crate::admin::{declare_subscription, many_probes, validation_failure};
 use crate::error::ApiError;
 use crate::handle::HandleError;
 use crate::state::{App, SharedApp};
@@ -137,6 +142,8 @@ impl fmt::Display for Applied {
 
 /// What is to be declared, judged.
 struct Plan {
+    groups: Vec<PlannedGroup>,
+    routes: Vec<PlannedRoute>,
     topics: Vec<PlannedTopic>,
     subscriptions: Vec<PlannedSubscription>,
 }
@@ -151,6 +158,18 @@ struct PlannedTopic {
     key1: Option<String>,
     key2: Option<String>,
     warnings: Vec<Warning>,
+}
+
+struct PlannedGroup {
+    path: String,
+    name: OriginGroupName,
+    group: Box<Group>,
+}
+
+struct PlannedRoute {
+    path: String,
+    name: RouteName,
+    route: Box<RouteSettings>,
 }
 
 struct PlannedSubscription {
@@ -262,7 +281,17 @@ pub async fn begin(app: &App, grant: &Grant, declarations: &Value) -> Result<Beg
         warnings: Vec::new(),
         asked: Vec::new(),
     };
-    // One that fails keeps none of the others from being declared.
+    // One that fails keeps none of the others from being declared. Groups come before what names them.
+    for group in plan.groups {
+        let path = group.path.clone();
+        let applied = group.declare(app).await;
+        begun.note(path, Vec::new(), applied.map(|applied| (applied, None)));
+    }
+    for route in plan.routes {
+        let path = route.path.clone();
+        let applied = route.declare(app).await;
+        begun.note(path, Vec::new(), applied.map(|applied| (applied, None)));
+    }
     for mut topic in plan.topics {
         let path = topic.path.clone();
         let warnings = located(&path, std::mem::take(&mut topic.warnings));
@@ -339,6 +368,53 @@ impl Begun {
         } else if let Some(applied) = self.done.iter_mut().find(|applied| is_it(applied)) {
             applied.provisioning = ended.ok().map(Subscription::newest_provisioning);
         }
+    }
+}
+
+/// A thing without conditions, as it was declared.
+fn applied_as(what: String, put: Put) -> Applied {
+    let change = match put {
+        Put::Created => AppliedChange::Created,
+        Put::Changed => AppliedChange::Changed,
+        Put::Unchanged => AppliedChange::Unchanged,
+    };
+    tracing::info!(what, change = change.as_str(), "applied");
+    Applied {
+        what,
+        change,
+        provisioning: None,
+        warnings: Vec::new(),
+    }
+}
+
+impl PlannedGroup {
+    async fn declare(self, app: &App) -> Result<Applied, ApiError> {
+        let engine = app.engine()?;
+        let wish = Wish {
+            name: self.name,
+            wanted: self.group,
+            expected: None,
+            is_dry_run: false,
+        };
+        let done = engine.put_origin_group(wish).await?;
+        let mut applied = applied_as(format!("origin group {}", done.name), done.put);
+        let group = &done.declared.group;
+        let many = many_probes(app, &engine.origins(), &done.name, group);
+        applied.warnings = located(&self.path, many);
+        Ok(applied)
+    }
+}
+
+impl PlannedRoute {
+    async fn declare(self, app: &App) -> Result<Applied, ApiError> {
+        let wish = Wish {
+            name: self.name,
+            wanted: self.route,
+            expected: None,
+            is_dry_run: false,
+        };
+        let done = app.engine()?.put_route(wish).await?;
+        Ok(applied_as(format!("route {}", done.name), done.put))
     }
 }
 

@@ -23,6 +23,7 @@ use hedgerow_core::rate::RateLimits;
 use hedgerow_core::spec::ProbationSpec;
 use hedgerow_delivery::settings::EngineSettings;
 use hedgerow_io::http::{ClientOptions, Network};
+use hedgerow_origin::limits::PROBES_PER_SECOND;
 use hedgerow_store::history::HistoryOptions;
 use hedgerow_store::log::LogOptions;
 
@@ -83,6 +84,8 @@ pub struct Config {
     pub history: HistoryOptions,
     /// How metrics are shown.
     pub metrics: MetricsOptions,
+    /// How origin groups are probed.
+    pub probes: ProbesConfig,
     /// How log lines are written.
     pub log_format: LogFormat,
     /// Whether requests of publishers are logged together, a line for each combination and minute (ED-309).
@@ -148,6 +151,8 @@ pub struct MetricsOptions {
     pub needs_token: bool,
     /// Subscriptions that have series of their own; what is counted of the others is added up.
     pub subscriptions_max: usize,
+    /// Origins with series of their own.
+    pub origins_max: usize,
 }
 
 impl Default for MetricsOptions {
@@ -155,6 +160,25 @@ impl Default for MetricsOptions {
         Self {
             needs_token: false,
             subscriptions_max: 2_000,
+            origins_max: 2_000,
+        }
+    }
+}
+
+/// How origin groups are probed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbesConfig {
+    /// Probes in a second, of all groups (HP-190).
+    pub budget_per_s: u32,
+    /// What estimates call this node: a free text (HP-088).
+    pub region: String,
+}
+
+impl Default for ProbesConfig {
+    fn default() -> Self {
+        Self {
+            budget_per_s: PROBES_PER_SECOND,
+            region: String::new(),
         }
     }
 }
@@ -183,6 +207,7 @@ impl Default for Config {
             terminal_records_max: 100_000,
             history: HistoryOptions::default(),
             metrics: MetricsOptions::default(),
+            probes: ProbesConfig::default(),
             log_format: LogFormat::default(),
             log_data_plane_requests: false,
         }

@@ -17,6 +17,7 @@
 //! | `public_url` | where publishers reach the server, and which topic a host name means |
 //! | `publish` | the publish route, one module a dialect |
 //! | `admin` | the admin API, one module a noun |
+//! | `origins` | origin groups: follows what is declared, probes it, and keeps what people want to see of it |
 //! | `metrics` | what is counted, in `OpenMetrics` |
 //! | [`apply`] | declares many things at once, or nothing |
 //! | `error` | the only place where an error becomes a status and a code |
@@ -42,6 +43,7 @@ pub mod handle;
 mod listener;
 pub mod local_dead_letters;
 mod metrics;
+mod origins;
 mod public_url;
 mod publish;
 pub mod server;

@@ -7,9 +7,10 @@
 //! | other gauges | are as they are |
 //!
 //! While the store is being opened there are counters only. Series are bounded: subscriptions beyond
-//! `metrics.subscriptions_max` are added up in one, `_other`.
+//! `metrics.subscriptions_max` are added up in one, `_other`, and origins beyond `metrics.origins_max` are left out.
 
 mod families;
+mod origins;
 mod text;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
+use self::origins::OriginScrape;
 pub use self::text::Spelling;
 use crate::access::Right;
 use crate::error::ApiError;
@@ -59,6 +61,8 @@ async fn answer(
         None => Vec::new(),
     };
     let usage = engine.map(|engine| engine.store().usage());
+    let origins_max = app.metrics_options.origins_max;
+    let origins = OriginScrape::of(&app.origins, origins_max).await;
     let app = Arc::clone(app);
     // Of thousands of subscriptions it is megabytes: attempts do not wait for that.
     let write = move || {
@@ -69,7 +73,9 @@ async fn answer(
             now: app.time(),
             subscriptions_max: app.metrics_options.subscriptions_max,
         };
-        text::write(&scrape.families(), spelling)
+        let mut families = scrape.families();
+        families.extend(origins.families());
+        text::write(&families, spelling)
     };
     let text = tokio::task::spawn_blocking(write).await;
     let text = text.map_err(|_| ApiError::internal())?;

@@ -31,6 +31,7 @@ use crate::guard::DevGuard;
 use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::local_dead_letters;
+use crate::origins::{self, Following, Origins};
 use crate::public_url::PublicUrl;
 use crate::publish::data_plane::PERIOD;
 use crate::state::{App, Counted};
@@ -124,6 +125,8 @@ pub struct Server {
     stop_engine: watch::Sender<bool>,
     engine_ended: EngineEnd,
     client: Arc<Client>,
+    /// Probes origin groups.
+    following: Following,
     /// The directory of the local default, if there is one.
     local_dead_letters: Option<PathBuf>,
     handle: ServerHandle,
@@ -154,7 +157,7 @@ impl Server {
         let tokens = Tokens::load_or_create(&config.data)?;
         local_dead_letters::make(&config)?;
 
-        let (client, guard) = outbound(&config, descriptors);
+        let outbound = Outbound::new(&config, descriptors);
         let (state, grid) = watch::channel(GridState::Opening);
         let (stop_engine, stop) = watch::channel(false);
         let public_url = PublicUrl::new(config.public_url.as_ref(), local_address, tls.is_some());
@@ -169,7 +172,7 @@ impl Server {
             late_exchanges_max: descriptors.late_exchanges_max(config.engine.late_exchanges_max),
             ..config.engine.clone()
         };
-        let started = start_engine(&config, engine, options.speed, &client, guard, state, stop)?;
+        let started = start_engine(&config, engine, options.speed, &outbound, state, stop)?;
 
         let handle = ServerHandle::new(
             grid.clone(),
@@ -192,6 +195,7 @@ impl Server {
             tokens,
             grid,
             started.counted,
+            started.origins,
         ));
         let listener = Listener::new(socket, tls.clone(), listener);
         tracing::info!(address = %local_address, tls = tls.is_some(), data = %config.data.display(), "listening");
@@ -202,7 +206,8 @@ impl Server {
             local_address,
             stop_engine,
             engine_ended: started.ended,
-            client,
+            client: outbound.client,
+            following: started.following,
             local_dead_letters: local_dead_letters::directory(&config),
             handle,
         })
@@ -259,10 +264,13 @@ impl Server {
             stop_engine,
             mut engine_ended,
             client,
+            following,
             local_dead_letters,
             ..
         } = self;
         let (close, closing) = watch::channel(false);
+        // Probes go on while requests are still answered.
+        let probing = following.run(closing.clone());
         let serving = listener.serve(Arc::clone(&app), closing);
         let until_stopped = async {
             let by_itself = tokio::select! {
@@ -286,7 +294,7 @@ impl Server {
                 Err(_) => Err(ServerError::Engine),
             }
         };
-        let (result, ()) = tokio::join!(until_stopped, serving);
+        let (result, (), ()) = tokio::join!(until_stopped, serving, probing);
         if let Some(data_plane) = &app.data_plane {
             data_plane.tell(app.time());
         }
@@ -309,19 +317,32 @@ async fn tell_of_requests(app: &App) {
 }
 
 /// Everything that connects to others, and the guard that judges addresses.
-fn outbound(config: &Config, descriptors: Descriptors) -> (Arc<Client>, Arc<AddressGuard>) {
-    let connector = GuardedConnector::new(ConnectorOptions {
-        allow_networks: config.allow_networks.clone(),
-        ..ConnectorOptions::default()
-    });
-    let guard = Arc::new(connector.guard().clone());
-    let connections_max = descriptors.outbound_max(config.client.connections_max);
-    let options = ClientOptions {
-        connections_max,
-        idle_max: config.client.idle_max.min(connections_max / 2),
-        ..config.client.clone()
-    };
-    (Arc::new(Client::new(Arc::new(connector), options)), guard)
+struct Outbound {
+    connector: Arc<GuardedConnector>,
+    client: Arc<Client>,
+    guard: Arc<AddressGuard>,
+}
+
+impl Outbound {
+    fn new(config: &Config, descriptors: Descriptors) -> Self {
+        let connector = Arc::new(GuardedConnector::new(ConnectorOptions {
+            allow_networks: config.allow_networks.clone(),
+            ..ConnectorOptions::default()
+        }));
+        let guard = Arc::new(connector.guard().clone());
+        let connections_max = descriptors.outbound_max(config.client.connections_max);
+        let options = ClientOptions {
+            connections_max,
+            idle_max: config.client.idle_max.min(connections_max / 2),
+            ..config.client.clone()
+        };
+        let client = Arc::new(Client::new(Arc::clone(&connector) as _, options));
+        Self {
+            connector,
+            client,
+            guard,
+        }
+    }
 }
 
 /// How the engine ended.
@@ -333,6 +354,9 @@ struct StartedEngine {
     /// What it does is counted.
     counted: Counted,
     time: ServerTime,
+    /// The groups that it declares, and who probes them.
+    origins: Arc<Origins>,
+    following: Following,
 }
 
 /// Runs the grid on a thread of its own; what it ended with comes through the channel.
@@ -340,8 +364,7 @@ fn start_engine(
     config: &Config,
     engine: EngineSettings,
     speed: Option<NonZeroU32>,
-    client: &Arc<Client>,
-    guard: Arc<AddressGuard>,
+    outbound: &Outbound,
     state: watch::Sender<GridState>,
     stop: watch::Receiver<bool>,
 ) -> Result<StartedEngine, ServerError> {
@@ -355,8 +378,16 @@ fn start_engine(
         history: config.history.clone(),
         engine,
     };
-    let grid = Grid::new(options, Arc::clone(client), guard, Handle::current());
+    let (client, guard) = (Arc::clone(&outbound.client), Arc::clone(&outbound.guard));
+    let grid = Grid::new(options, client, guard, Handle::current());
     let time = grid.time();
+    let (origins, following) = origins::make(
+        &config.probes,
+        config.data.clone(),
+        Arc::clone(&outbound.connector) as _,
+        grid.clock(),
+        state.subscribe(),
+    );
     let counted = Counted {
         disk: grid.disk_counts(),
         metrics: grid.metrics(),
@@ -374,6 +405,8 @@ fn start_engine(
         ended,
         counted,
         time,
+        origins,
+        following,
     })
 }
 

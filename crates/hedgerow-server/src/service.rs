@@ -227,6 +227,7 @@ mod tests {
             let data = tempfile::tempdir().unwrap();
             std::fs::write(data.path().join("admin-token"), "t".repeat(43)).unwrap();
             let tokens = Tokens::load_or_create(data.path()).unwrap();
+            let origins = crate::origins::of_nobody(seen.clone());
             let app = Arc::new(App::new(
                 &config,
                 None,
@@ -234,6 +235,7 @@ mod tests {
                 tokens,
                 seen,
                 Counted::default(),
+                origins,
             ));
             if stops {
                 app.begin_to_stop();

@@ -23,6 +23,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::config::{Config, MetricsOptions};
 use crate::guard::DevGuard;
+use crate::origins::Origins;
 use crate::public_url::PublicUrl;
 use crate::publish::data_plane::DataPlane;
 use crate::publish::rates::PublishRates;
@@ -66,6 +67,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// How it is shown.
     pub metrics_options: MetricsOptions,
+    /// Origin groups: what probes them, and what is known of them.
+    pub origins: Arc<Origins>,
     grid: watch::Receiver<GridState>,
     /// How much longer than they say signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
@@ -123,6 +126,7 @@ impl App {
         tokens: Tokens,
         grid: watch::Receiver<GridState>,
         counted: Counted,
+        origins: Arc<Origins>,
     ) -> Self {
         Self {
             public_url,
@@ -141,6 +145,7 @@ impl App {
             disk_counts: counted.disk,
             metrics: counted.metrics,
             metrics_options: config.metrics,
+            origins,
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),

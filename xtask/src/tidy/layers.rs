@@ -89,6 +89,7 @@ const LAYERS: [Layer; 15] = [
             "hedgerow-dialect",
             "hedgerow-store",
             "hedgerow-io",
+            "hedgerow-prober",
             "hedgerow-delivery",
             "hedgerow-prober",
             "hedgerow-edge",

@@ -27,7 +27,9 @@ pub struct HistogramSnapshot {
 }
 
 impl Histogram {
-    pub(super) fn new(bounds: &'static [f64]) -> Self {
+    /// One that counts up to these bounds, ascending.
+    #[must_use]
+    pub fn new(bounds: &'static [f64]) -> Self {
         Self {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
@@ -36,7 +38,7 @@ impl Histogram {
     }
 
     /// Counts a value, which is not negative.
-    pub(super) fn observe(&self, value: f64) {
+    pub fn observe(&self, value: f64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         self.counts[at].fetch_add(1, Ordering::Relaxed);
         // What is not negative and far below 2^44 fits.

@@ -28,6 +28,8 @@ pub(super) struct Origin {
     /// `None` while it is not probed for this group.
     pub(super) stream: Option<StreamId>,
     pub(super) is_draining: bool,
+    /// What was told of that.
+    pub(super) is_draining_told: bool,
     passive: Passive,
     /// Failures of real requests were added to its window, and no probe has been good since (HP-193).
     is_ejected: bool,
@@ -57,6 +59,7 @@ impl Origin {
             terms,
             stream: None,
             is_draining: false,
+            is_draining_told: false,
             passive: Passive::default(),
             is_ejected: false,
             recent: VecDeque::new(),

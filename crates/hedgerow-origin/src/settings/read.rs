@@ -96,6 +96,27 @@ impl Twofold {
     }
 }
 
+/// The vendor's names of settings (HP-116), each with the section and the name of its own; no section is the group itself.
+pub const VENDOR_NAMES: [(&str, &str, &str); 5] = [
+    (Twofold::Timeout.of_vendor(), "probe", "timeout_s"),
+    (Twofold::Interval.of_vendor(), "probe", "interval_s"),
+    (
+        Twofold::UnhealthyThreshold.of_vendor(),
+        "",
+        "unhealthy_threshold",
+    ),
+    (
+        Twofold::SampleSize.of_vendor(),
+        "load_balancing",
+        "sample_size",
+    ),
+    (
+        Twofold::Required.of_vendor(),
+        "load_balancing",
+        "successful_samples_required",
+    ),
+];
+
 pub(super) fn read(declared: &Value) -> Result<Group, Refusal> {
     let mut reader = Reader::default();
     let settings = reader.group(declared);

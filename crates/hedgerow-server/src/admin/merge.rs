@@ -61,7 +61,7 @@ pub fn remove_read_only(members: &mut Map<String, Value>) {
 }
 
 /// RFC 7396: members are merged, `null` removes one, everything else takes the place of what was there.
-fn merge(target: &mut Value, patch: Value) {
+pub fn merge(target: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *target = patch;
         return;

@@ -146,7 +146,7 @@ async fn put_over(
 }
 
 /// Refuses a body that is about something else than its path: an answer may be sent back as it came, and to its own place.
-fn refuse_other(body: &Value, member: &str, in_path: &str) -> Result<(), ApiError> {
+pub(super) fn refuse_other(body: &Value, member: &str, in_path: &str) -> Result<(), ApiError> {
     let is_other = match body.get(member) {
         None | Some(Value::Null) => false,
         Some(Value::String(named)) => !named.eq_ignore_ascii_case(in_path),

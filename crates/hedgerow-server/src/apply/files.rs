@@ -2,7 +2,7 @@
 //! `{ env = "NAME" }` is the value of an environment variable, `{ file = "PATH" }` the content of a file, which lies beside the
 //! one that names it unless its path is absolute.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -14,12 +14,20 @@ use super::Fault;
 /// Bytes of a file that a text stands in.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
+/// The sections that declarations have, each a list.
+pub const SECTIONS: [&str; 5] = [
+    "topics",
+    "domains",
+    "eventSubscriptions",
+    "originGroups",
+    "routes",
+];
+
 /// Several files, read as one.
 #[derive(Debug, Default)]
 pub struct GridFiles {
-    topics: Vec<Value>,
-    domains: Vec<Value>,
-    subscriptions: Vec<Value>,
+    /// The lists that there are, by section.
+    lists: BTreeMap<&'static str, Vec<Value>>,
     /// Sections that are none: whoever judges the declarations refuses them, beside every other fault.
     others: Map<String, Value>,
     /// Where each member stands, by its path.
@@ -53,10 +61,9 @@ impl GridFiles {
     /// The declarations, for [`super::apply`] and its route.
     #[must_use]
     pub fn declarations(&self) -> Value {
-        let mut declarations =
-            json!({ "topics": self.topics, "eventSubscriptions": self.subscriptions });
-        if !self.domains.is_empty() {
-            declarations["domains"] = json!(self.domains);
+        let mut declarations = json!({ "topics": [], "eventSubscriptions": [] });
+        for (section, list) in &self.lists {
+            declarations[section] = json!(list);
         }
         for (name, value) in &self.others {
             declarations[name] = value.clone();
@@ -100,17 +107,17 @@ impl GridFiles {
         };
         for (name, value) in table.get_ref() {
             let line = line_of(name.span().start);
-            let list = match name.get_ref().as_ref() {
-                "topics" => self.topics.len(),
-                "domains" => self.domains.len(),
-                "eventSubscriptions" => self.subscriptions.len(),
-                other => {
-                    let place = self.places.entry(other.to_owned());
-                    place.or_insert_with(|| (path.to_owned(), line));
-                    self.others.insert(other.to_owned(), json!([]));
-                    continue;
-                }
+            let section = SECTIONS
+                .into_iter()
+                .find(|section| *section == name.get_ref());
+            let Some(section) = section else {
+                let other = name.get_ref().to_string();
+                let place = self.places.entry(other.clone());
+                place.or_insert_with(|| (path.to_owned(), line));
+                self.others.insert(other, json!([]));
+                continue;
             };
+            let list = self.lists.get(section).map_or(0, Vec::len);
             let mut reader = Reader {
                 path,
                 line_of: &line_of,
@@ -118,9 +125,8 @@ impl GridFiles {
                 problems: &mut self.problems,
             };
             let Some(items) = value.get_ref().as_array() else {
-                let message =
-                    "must be a list; write [[topics]], [[domains]] or [[eventSubscriptions]]";
-                reader.problem(line, name.get_ref(), message);
+                let message = format!("must be a list; write [[{section}]]");
+                reader.problem(line, section, &message);
                 continue;
             };
             let mut read = Vec::with_capacity(items.len());
@@ -128,11 +134,7 @@ impl GridFiles {
                 let of_item = format!("{}[{}]", name.get_ref(), list + index);
                 read.push(reader.value(item, &of_item, line_of(item.span().start)));
             }
-            let list = match name.get_ref().as_ref() {
-                "topics" => &mut self.topics,
-                "domains" => &mut self.domains,
-                _ => &mut self.subscriptions,
-            };
+            let list = self.lists.entry(section).or_default();
             list.extend(read);
         }
     }

@@ -1,5 +1,7 @@
 //! Judges declarations whole: every fault is found before anything is declared.
 
+mod origins;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -13,6 +15,7 @@ use hedgerow_delivery::command::{Command, CommandError, EngineHandle};
 use hedgerow_store::catalog::split_source;
 use serde_json::{Map, Value, json};
 
+use super::files::SECTIONS;
 use super::{ApplyError, Fault, Plan, PlannedSubscription, PlannedTopic};
 use crate::access::Grant;
 use crate::admin::{complete_subscription, keep_secrets, profile_of};
@@ -47,6 +50,8 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
     let engine = app.engine().map_err(unavailable)?;
     let mut faults = Faults::default();
     let mut plan = Plan {
+        groups: Vec::new(),
+        routes: Vec::new(),
         topics: Vec::new(),
         subscriptions: Vec::new(),
     };
@@ -57,14 +62,13 @@ pub async fn judge(app: &App, grant: &Grant, declarations: &Value) -> Result<Pla
         }]));
     };
     for name in members.keys() {
-        if !matches!(name.as_str(), "topics" | "domains" | "eventSubscriptions") {
+        if !SECTIONS.contains(&name.as_str()) {
             let name = beginning(name, limits::NAME_IN_MESSAGE_BYTES_MAX);
-            faults.add(
-                name,
-                "is unknown here; known are topics, domains, eventSubscriptions",
-            );
+            let known = format!("is unknown here; known are {}", SECTIONS.join(", "));
+            faults.add(name, known);
         }
     }
+    origins::judge(&engine, members, grant, &mut plan, &mut faults);
     let topics = items(members, "topics", &mut Faults::default());
     let domains = items(members, "domains", &mut Faults::default());
     let declared: Vec<_> = topics
@@ -422,6 +426,12 @@ fn keys_of(keys: &Value, path: &str, faults: &mut Faults) -> [Option<String>; 2]
 }
 
 fn refuse_doubles(plan: &Plan, faults: &mut Faults) {
+    let groups = plan.groups.iter();
+    let groups = groups.map(|found| (format!("group {}", found.name), &found.path));
+    let routes = plan.routes.iter();
+    let routes = routes.map(|found| (format!("route {}", found.name), &found.path));
+    let origins = groups.chain(routes);
+    let origins = origins.map(|(name, path)| (name.to_ascii_lowercase(), path));
     let topics = plan.topics.iter();
     let topics = topics.map(|topic| (topic.name.as_str().to_ascii_lowercase(), &topic.path));
     let subscriptions = plan.subscriptions.iter().map(|found| {
@@ -429,7 +439,7 @@ fn refuse_doubles(plan: &Plan, faults: &mut Faults) {
         (name.to_ascii_lowercase(), &found.path)
     });
     let mut seen: HashMap<String, &String> = HashMap::new();
-    for (name, path) in topics.chain(subscriptions) {
+    for (name, path) in origins.chain(topics).chain(subscriptions) {
         match seen.entry(name) {
             Entry::Vacant(entry) => drop(entry.insert(path)),
             Entry::Occupied(first) => {

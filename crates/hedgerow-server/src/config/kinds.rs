@@ -394,6 +394,29 @@ impl Kind for HostName {
     }
 }
 
+/// A text for people, which stands in answers and log lines.
+pub struct FreeText;
+
+/// Characters of one.
+const FREE_TEXT_LEN_MAX: usize = 64;
+
+impl Kind for FreeText {
+    type Of = String;
+
+    fn read(&self, value: &Value) -> Result<String, String> {
+        let is_plain = |text: &&str| !text.chars().any(char::is_control);
+        let is_short = |text: &&str| text.chars().count() <= FREE_TEXT_LEN_MAX;
+        let text = text(value).filter(is_plain).filter(is_short);
+        text.map(str::to_owned).ok_or_else(|| {
+            format!("must be a text of at most {FREE_TEXT_LEN_MAX} characters in one line")
+        })
+    }
+
+    fn show(&self, of: &String) -> String {
+        quoted(of)
+    }
+}
+
 /// The names or addresses of hosts, as URLs have them: in lower case, and addresses of version 6 in brackets.
 pub struct Hosts;
 

@@ -10,8 +10,8 @@ use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use super::Config;
 use super::error::Problem;
 use super::kinds::{
-    Address, Count, Directory, Flag, Format, HostName, Hosts, Kind, NameCase, Networks, OtherPath,
-    Profiles, Public, Seconds, Size, Slots, Span, Spans, Version,
+    Address, Count, Directory, Flag, Format, FreeText, HostName, Hosts, Kind, NameCase, Networks,
+    OtherPath, Profiles, Public, Seconds, Size, Slots, Span, Spans, Version,
 };
 use super::profile;
 use super::written::{Value, Written};
@@ -498,12 +498,19 @@ pub const SETTINGS: &[Setting] = &[
         Size::<u64>::new(0..=1 << 50),
         history.ids_bytes_max
     ),
+    setting!(
+        "probes.budget_per_s",
+        Count(1_u32..=100_000),
+        probes.budget_per_s
+    ),
+    setting!("probes.region", FreeText, probes.region),
     setting!("metrics.needs_token", Flag, metrics.needs_token),
     setting!(
         "metrics.subscriptions_max",
         NONE_OR_MANY,
         metrics.subscriptions_max
     ),
+    setting!("metrics.origins_max", NONE_OR_MANY, metrics.origins_max),
     setting!("log.format", Format, log_format),
     setting!("log.data_plane_requests", Flag, log_data_plane_requests),
     setting!(

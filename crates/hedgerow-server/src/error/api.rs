@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response as AxumResponse};
 use hedgerow_core::name::NameError;
 use hedgerow_core::spec::{SpecError, UNSUPPORTED_MEMBER};
 use hedgerow_delivery::command::CommandError;
+use hedgerow_origin::settings::{Problem, Refusal};
 use http::StatusCode;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
@@ -75,6 +76,25 @@ impl ApiError {
             ..Self::invalid(
                 format!("{count} {noun} wrong; nothing was declared"),
                 "correct what the details name, and apply all of it again",
+            )
+        }
+    }
+
+    /// 400: an origin group or a route that is not accepted, with all codes at once (HP-005).
+    pub fn refusal(what: &str, refusal: &Refusal) -> Self {
+        let problems = refusal.problems();
+        let detail = |problem: &Problem| json!({ "code": problem.code.as_str(), "target": problem.field, "message": problem.message });
+        let first = problems.first().map(ToString::to_string);
+        let first = first.unwrap_or_default();
+        let message = match problems.len() {
+            0 | 1 => format!("the {what} is not accepted: {first}"),
+            count => format!("the {what} has {count} settings that are wrong; the first: {first}"),
+        };
+        Self {
+            details: problems.iter().map(detail).collect(),
+            ..Self::invalid(
+                message,
+                "correct what the details name; nothing was changed",
             )
         }
     }

@@ -25,6 +25,8 @@ mod input_schemas;
 mod lifecycle;
 mod limits;
 mod metrics;
+mod origin_groups;
+mod origins;
 mod profile;
 mod protocol;
 mod publish;

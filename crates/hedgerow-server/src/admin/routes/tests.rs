@@ -19,7 +19,16 @@ fn app(data: &std::path::Path) -> (SharedApp, watch::Sender<hedgerow_delivery::g
     let config = Config::default();
     let url = PublicUrl::new(None, config.listen, false);
     let tokens = Tokens::load_or_create(data).unwrap();
-    let app = App::new(&config, None, url, tokens, seen, Counted::default());
+    let origins = crate::origins::of_nobody(seen.clone());
+    let app = App::new(
+        &config,
+        None,
+        url,
+        tokens,
+        seen,
+        Counted::default(),
+        origins,
+    );
     (Arc::new(app), grid)
 }
 
