@@ -31,6 +31,7 @@ pub use network::{Network, NetworkError};
 pub use objects::ObjectHttp;
 pub use options::ClientOptions;
 pub use pool::Connections;
+pub use resolve::Lookup;
 pub use target::{Scheme, Target, TargetError};
 pub use trust::{ExtraRoots, TlsDemands};
 pub use watch::{Mark, Timings, Watch};

@@ -171,7 +171,8 @@ impl Schedule {
     /// min(1 s, I/10) (HP-084).
     pub fn wake(&mut self, newest: Option<Duration>, interval: Duration, now: Duration) {
         let is_old = newest.is_none_or(|newest| now.saturating_sub(newest) > interval);
-        if is_old {
+        // A tick that comes as soon is the probe.
+        if is_old && self.due() > now.saturating_add(within(interval)) {
             let soon = now.saturating_add(within(interval).mul_f64(self.chance.draw()));
             self.ask(soon);
         }

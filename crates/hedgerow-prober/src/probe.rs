@@ -123,7 +123,8 @@ fn destination(target: &ProbeTarget) -> Option<Target> {
 
 fn target_of(protocol: Protocol, host: &str, port: u32) -> Option<Target> {
     let url = format!("{}://{host}:{port}/", protocol.as_str());
-    Target::from_url(&Url::parse(&url).ok()?).ok()
+    let target = Target::from_url(&Url::parse(&url).ok()?).ok()?;
+    Some(target.with_kept_names())
 }
 
 async fn exchange(

@@ -291,13 +291,11 @@ impl Prober {
         let stream = self.streams.entry(due.stream).or_default();
         stream.probe = None;
         let result = result.and_then(|exchange| {
-            if exchange.late.is_zero() {
+            let (late, timeout) = (exchange.late, due.demands.timeout);
+            if late.is_zero() {
                 stream.check.passed();
-            } else if stream
-                .check
-                .is_own_fault(exchange.late, due.demands.timeout)
-            {
-                let why = format!("the prober noticed the deadline {:?} late", exchange.late);
+            } else if stream.check.is_own_fault(late, timeout) {
+                let why = format!("the prober noticed the deadline {late:?} late");
                 return Err(Aborted { why });
             }
             Ok(exchange)

@@ -19,7 +19,7 @@ use url::Host;
 use super::address::{AddressGuard, Denied, is_localhost};
 use super::connect::{Connect, ConnectError, Connecting, Connection};
 use super::network::Network;
-use super::resolve::Resolver;
+use super::resolve::{Lookup, Resolver};
 use super::target::{Scheme, Target};
 use super::trust::Encryption;
 use super::watch::{Mark, Watch};
@@ -38,6 +38,8 @@ pub struct ConnectorOptions {
     pub extra_roots: Vec<CertificateDer<'static>>,
     /// Names with their addresses, in lower case: they are not looked up. Their addresses are judged like any.
     pub hosts: HashMap<String, Vec<IpAddr>>,
+    /// Looks up the other names, instead of the system's resolver.
+    pub lookup: Option<Lookup>,
 }
 
 /// Opens TCP and TLS connections to addresses it has judged.
@@ -62,7 +64,7 @@ impl GuardedConnector {
     pub fn new(options: ConnectorOptions) -> Self {
         Self {
             guard: AddressGuard::new(options.allow_networks),
-            resolver: Resolver::new(),
+            resolver: Resolver::new(options.lookup),
             hosts: options.hosts,
             encryption: Encryption::new(options.extra_roots),
         }
@@ -122,11 +124,14 @@ impl GuardedConnector {
             Host::Domain(name) if self.hosts.contains_key(name) => {
                 self.hosts[name].iter().copied().map(at_port).collect()
             }
-            Host::Domain(name) => self
-                .resolver
-                .resolve(name, port)
-                .await
-                .map_err(ConnectError::Resolution)?,
+            Host::Domain(name) => {
+                let resolved = if target.keeps_names() {
+                    self.resolver.resolve_kept(name, port).await
+                } else {
+                    self.resolver.resolve(name, port).await
+                };
+                resolved.map_err(ConnectError::Resolution)?
+            }
         };
         judge_all(&self.guard, target.scheme(), &addresses)?;
         Ok(addresses)

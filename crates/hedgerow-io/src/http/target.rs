@@ -18,13 +18,14 @@ pub enum Scheme {
     Https,
 }
 
-/// Scheme, host and port, and what is asked of TLS.
+/// Scheme, host and port, what is asked of TLS, and what to do while the resolver is away.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     scheme: Scheme,
     host: Host<String>,
     port: u16,
     tls: TlsDemands,
+    keeps_names: bool,
 }
 
 /// Why nothing can be sent to a URL.
@@ -54,7 +55,22 @@ impl Target {
             host,
             port: port.ok_or(TargetError::Host)?,
             tls: TlsDemands::default(),
+            keeps_names: false,
         })
+    }
+
+    /// The same, with the last addresses of the host's name for when the resolver is away (HP-025): an origin is judged by
+    /// what it answers, not by its name.
+    #[must_use]
+    pub fn with_kept_names(mut self) -> Self {
+        self.keeps_names = true;
+        self
+    }
+
+    /// Whether earlier addresses are used when the host's name cannot be resolved.
+    #[must_use]
+    pub const fn keeps_names(&self) -> bool {
+        self.keeps_names
     }
 
     /// The same with these demands; without TLS they mean nothing.
@@ -71,6 +87,7 @@ impl Target {
     pub fn endpoint(&self) -> Self {
         Self {
             tls: TlsDemands::default(),
+            keeps_names: false,
             ..self.clone()
         }
     }

@@ -7,6 +7,7 @@ mod dead_letter;
 mod guarded;
 mod loopback;
 mod misbehaving;
+mod names;
 mod objects;
 mod paused;
 mod server;

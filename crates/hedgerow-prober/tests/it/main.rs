@@ -2,5 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
+mod counts;
+mod failures;
+mod latency;
+mod network;
+mod recovery;
 mod requests;
 mod server;
+mod tls;

@@ -10,9 +10,7 @@ use hedgerow_origin::window::State;
 use hedgerow_prober::{Options, Prober};
 use tokio::io::AsyncWriteExt;
 
-use crate::server::{Server, connector, until};
-
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+use crate::server::{OK, Server, connector, until};
 
 fn origin(name: &str, server: &Server) -> OriginSettings {
     OriginSettings {

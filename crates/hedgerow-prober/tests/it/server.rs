@@ -10,6 +10,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+/// An answer that every group takes.
+pub const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
 /// How long anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -96,8 +99,14 @@ pub async fn read_head(stream: &mut (impl AsyncReadExt + Unpin)) -> Option<Strin
 
 /// A connector that may go to the loopback address.
 pub fn connector() -> Arc<dyn Connect> {
+    allowing(&["127.0.0.0/8"])
+}
+
+/// A connector that may go to these networks.
+pub fn allowing(networks: &[&str]) -> Arc<dyn Connect> {
+    let networks = networks.iter().map(|network| network.parse().unwrap());
     Arc::new(GuardedConnector::new(ConnectorOptions {
-        allow_networks: vec!["127.0.0.0/8".parse().unwrap()],
+        allow_networks: networks.collect(),
         ..ConnectorOptions::default()
     }))
 }
