@@ -112,9 +112,18 @@ fn status(line: &[u8]) -> Option<(u16, bool)> {
 fn header(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let (name, value) = line.split_at_checked(colon)?;
-    let value = value.get(1..)?.trim_ascii();
+    let value = without_blanks(value.get(1..)?);
     let is_valid = !name.is_empty() && name.iter().copied().all(is_token) && is_text(value);
     is_valid.then_some((name, value))
+}
+
+/// Spaces and tabs only: a bare CR or a form feed at the edge of a value is no blank, and others would read another value.
+fn without_blanks(bytes: &[u8]) -> &[u8] {
+    let mut value = bytes;
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
 }
 
 fn is_text(bytes: &[u8]) -> bool {
