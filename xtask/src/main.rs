@@ -14,6 +14,7 @@ mod check;
 mod clients;
 mod counts;
 mod crash;
+mod fuzz;
 mod mutants;
 mod profile;
 mod setup;
@@ -41,7 +42,7 @@ struct Command {
 /// Options that are longer than this do not stand in the list of commands.
 const OPTIONS_WIDTH: usize = 40;
 
-const COMMANDS: [Command; 13] = [
+const COMMANDS: [Command; 14] = [
     Command {
         name: "setup",
         options: "[--deny]",
@@ -89,6 +90,12 @@ const COMMANDS: [Command; 13] = [
         options: "[--only NAMES]",
         about: "puts faults into the rules, one at a time: the tests must notice each",
         run: mutants::run,
+    },
+    Command {
+        name: "fuzz",
+        options: "[--seconds N] [--keep | --replay] [TARGET...]",
+        about: "feeds parsers and rules what nobody thought of; needs a C++ compiler",
+        run: fuzz::run,
     },
     Command {
         name: "volume",

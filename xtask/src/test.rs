@@ -7,6 +7,7 @@ use crate::arguments::{Accepted, Options};
 use crate::bench;
 use crate::clients;
 use crate::crash::{self, Proof};
+use crate::fuzz;
 use crate::setup;
 use crate::shell::{self, Workspace};
 use crate::sim;
@@ -64,6 +65,10 @@ pub fn run(workspace: &Workspace, arguments: &[String]) -> Result<(), Failure> {
     sim::find_planted(workspace, sim::PLANTED_SEEDS)?;
     for proof in if is_slow { SLOW } else { QUICK } {
         crash::prove(workspace, proof)?;
+    }
+    if is_slow {
+        // Among the long ones, since it needs a C++ compiler.
+        fuzz::replay(workspace)?;
     }
     // It measures nothing, and shows that every case still works.
     bench::smoke(workspace)

@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::Failure;
 use crate::tidy::source::{self, Line};
 
-/// Folders that are no part of the source.
-const LEFT_OUT: [&str; 4] = [".git", "target", "node_modules", ".venv"];
+/// Folders that are no part of the source; what fuzzing found is bytes, whatever they look like.
+const LEFT_OUT: [&str; 5] = [".git", "target", "node_modules", ".venv", "corpus"];
 /// Endings of files that rules read; files without an ending are read too.
 const READ: [&str; 12] = [
     "rs", "toml", "md", "json", "yml", "yaml", "sh", "py", "js", "mjs", "html", "service",
