@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use hedgerow_origin::node::{Due, Event, Node};
-use hedgerow_origin::outcome::{BodyEnd, Observation, Reason, Response};
+use hedgerow_origin::outcome::{BodyEnd, Met, Observation, Reason, Response};
 use hedgerow_origin::selector::Selector;
 use hedgerow_origin::settings::{FailOpen, Group, GroupSettings, OriginSettings, Protocol};
 use hedgerow_origin::snapshot::Places;
@@ -167,12 +167,12 @@ fuzz_target!(|input: Input| {
                 origin,
                 is_failure,
             } => {
-                node.met(
-                    name(of),
-                    u32::from(*origin),
-                    is_failure.then_some(Reason::Timeout),
-                    now,
-                );
+                let met = if *is_failure {
+                    Met::Failure(Reason::Timeout)
+                } else {
+                    Met::Response(Response::complete(200))
+                };
+                node.met(name(of), u32::from(*origin), met, now);
             }
             Call::Drained { name: of, origin } => node.drained(name(of), u32::from(*origin)),
             Call::Snapshots => drop(node.snapshots(now)),
@@ -240,7 +240,7 @@ fn poll(node: &mut Node, known: &mut Known, now: Duration) {
         assert!(!to_same, "two probes a second to one origin (HP-190)");
         known.starts.push((now, host, port));
         assert!(known.starts.len() <= known.budget, "the budget (HP-190)");
-        assert!(due.timeout > Duration::ZERO && due.head_bytes_max > 0);
+        assert!(due.demands.timeout > Duration::ZERO && due.demands.head_bytes_max > 0);
         known.in_flight.push(due);
     }
     // Or the loop would spin.
@@ -264,6 +264,10 @@ impl Known {
                         self.all_unhealthy.remove(&group)
                     };
                     assert_eq!(was, !is_entered, "told twice (HP-095)");
+                }
+                Event::Idle { group, level } => {
+                    let of_group = self.groups.get(&group).map(|group| group.settings().idle.max_level);
+                    assert!(of_group.is_none_or(|most| level <= most), "HP-082");
                 }
                 Event::Changed {
                     group,

@@ -77,10 +77,11 @@ impl ResponseReader {
         let before = self.head.len();
         self.head
             .extend_from_slice(bytes.get(..self.room()).unwrap_or(bytes));
+        // First, so that a head that is both wrong and too long is the same in whatever pieces it comes.
+        if let Err(reason) = head::begins_well(&self.head) {
+            return Some((Err(reason), &[]));
+        }
         let Some(length) = self.search.end(&self.head) else {
-            if let Err(reason) = head::begins_well(&self.head) {
-                return Some((Err(reason), &[]));
-            }
             let is_full = self.head.len() > self.head_bytes_max;
             return is_full.then_some((Err(Reason::HeaderTooLarge), &[]));
         };

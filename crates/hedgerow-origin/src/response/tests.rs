@@ -203,6 +203,11 @@ fn the_longest_head() {
     for text in too_long {
         assert_eq!(judged(Method::Head, &text), Err(Reason::HeaderTooLarge));
     }
+    let wrong_and_too_long = head_of(4_097).replacen("HTTP", "H1/T", 1);
+    assert_eq!(
+        judged(Method::Head, &wrong_and_too_long),
+        Err(Reason::MalformedResponse)
+    );
 }
 
 /// HP-042: eight interim responses are skipped, nine are not HTTP any more; they count for themselves.
