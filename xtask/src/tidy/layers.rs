@@ -230,12 +230,14 @@ fn refusal(layer: &Layer, used: &Layer) -> Option<String> {
     })
 }
 
-/// Every crate: the path of its manifest, its name, and the manifest.
+/// Every crate of the workspace: the path of its manifest, its name, and the manifest. One that is a workspace of its own, as the
+/// fuzz targets are, is none of them.
 fn members(tree: &Tree) -> impl Iterator<Item = (&str, &str, Manifest)> {
     tree.files().filter_map(|(path, text)| {
         let folder = path.strip_suffix("/Cargo.toml")?;
         let name = folder.strip_prefix("crates/").unwrap_or(folder);
-        (!name.contains('/')).then(|| (path, name, Manifest::read(text)))
+        let is_its_own = text.lines().any(|line| line == "[workspace]");
+        (!name.contains('/') && !is_its_own).then(|| (path, name, Manifest::read(text)))
     })
 }
 
