@@ -17,6 +17,7 @@ mod compare;
 mod costs;
 mod crowd;
 mod dead;
+mod edge;
 mod events;
 mod explain;
 mod files;
@@ -33,6 +34,7 @@ mod noise;
 mod options;
 mod pending;
 mod profile;
+mod proxy;
 mod raw_log;
 mod receiver;
 mod statistics;
@@ -56,6 +58,7 @@ use self::load::IS_INTERRUPTED;
 use self::noise::Moment;
 use self::options::Options;
 pub use self::profile::run as profile;
+use self::proxy::Certificate;
 use self::raw_log::RawLog;
 use self::receiver::{Endpoint, Receiver};
 use self::subject::Subject;
@@ -283,6 +286,11 @@ impl Bench {
     /// The path of a file that goes at the end.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// A certificate for servers of TLS, made when it is first asked for.
+    pub fn certificate(&self) -> Result<Certificate, String> {
+        Certificate::make(self.directory.path())
     }
 
     fn end_subject(&mut self) -> Result<(), String> {

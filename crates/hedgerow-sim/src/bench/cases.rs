@@ -9,8 +9,8 @@ use super::receiver::Behaviour;
 use super::statistics::Histogram;
 use super::subject::{Cpu, Subject, measured};
 use super::{
-    Bench, Figures, backlog, batches, costs, crowd, dead, explain, held, idle, laggards, matching,
-    next_due, pending, wrk,
+    Bench, Figures, backlog, batches, costs, crowd, dead, edge, explain, held, idle, laggards,
+    matching, next_due, pending, wrk,
 };
 
 /// Subscriptions of the topic with many.
@@ -80,7 +80,7 @@ const fn once(case: Case) -> Case {
 }
 
 /// All rows, the baselines first.
-pub const CASES: [Case; 34] = [
+pub const CASES: [Case; 41] = [
     case(
         RAW_HTTP,
         "bare receiver, 64 connections, 1 event a request: requests/s",
@@ -223,6 +223,33 @@ pub const CASES: [Case; 34] = [
         "healthy endpoints beside 10 % that hang for 30 s, of 1,000: deliveries/s",
         crowd::hanging,
     )),
+    case(
+        "edge-origins",
+        "wrk with 64 connections, straight to an origin that answers 1 KiB: requests/s",
+        edge::origins_alone,
+    ),
+    case(
+        edge::HAPROXY[0],
+        "wrk with 64 connections, HAProxy, 3 origins of 1 KiB: requests/s",
+        |bench| edge::haproxy(bench, false),
+    ),
+    case(edge::NGINX[0], "the same through nginx", |bench| {
+        edge::nginx(bench, false)
+    }),
+    case(edge::EDGE[0], "the same through Hedgerow's edge", |bench| {
+        edge::edge(bench, false)
+    }),
+    case(
+        edge::HAPROXY[1],
+        "wrk with 64 connections, HAProxy, 3 origins of 1 KiB, TLS to clients: requests/s",
+        |bench| edge::haproxy(bench, true),
+    ),
+    case(edge::NGINX[1], "the same through nginx", |bench| {
+        edge::nginx(bench, true)
+    }),
+    case(edge::EDGE[1], "the same through Hedgerow's edge", |bench| {
+        edge::edge(bench, true)
+    }),
     once(case(
         "dead",
         "one subscription beside a dead one for which events wait: events/s",

@@ -2,12 +2,12 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -37,6 +37,10 @@ pub enum Behaviour {
     Hangs,
 }
 
+/// Bytes of the longest answer.
+const ANSWER_BYTES_MAX: usize = 1024;
+static ANSWER: [u8; ANSWER_BYTES_MAX] = [b'a'; ANSWER_BYTES_MAX];
+
 /// How long a slow port takes.
 pub const SLOW: Duration = Duration::from_secs(1);
 
@@ -53,6 +57,7 @@ pub struct Endpoint {
     keeps: AtomicBool,
     latencies: Mutex<Histogram>,
     measures: AtomicBool,
+    answer_bytes: AtomicUsize,
 }
 
 /// The receiver. Dropping it ends it.
@@ -99,6 +104,12 @@ impl Endpoint {
         self.behaviour.store(behaviour as u8, Ordering::Relaxed);
     }
 
+    /// From now on its answers have bodies of so many bytes, a KiB at most.
+    pub fn answer_with(&self, bytes: usize) {
+        let bytes = bytes.min(ANSWER_BYTES_MAX);
+        self.answer_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// Requests it has got.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
@@ -134,7 +145,7 @@ impl Endpoint {
     async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Empty<Bytes>>, Infallible> {
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
         let is_first = request
             .headers()
             .get("aeg-delivery-count")
@@ -186,7 +197,9 @@ impl Endpoint {
         } else if behaviour == Behaviour::IsSlow as u8 {
             tokio::time::sleep(SLOW).await;
         }
-        let mut response = Response::new(Empty::new());
+        let bytes = self.answer_bytes.load(Ordering::Relaxed);
+        let body = ANSWER.get(..bytes).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from_static(body)));
         *response.status_mut() = status;
         Ok(response)
     }
@@ -228,6 +241,7 @@ async fn bind(ports: usize) -> Result<Vec<(TcpListener, Arc<Endpoint>)>, String>
             keeps: AtomicBool::new(false),
             latencies: Mutex::default(),
             measures: AtomicBool::new(false),
+            answer_bytes: AtomicUsize::new(0),
         };
         bound.push((listener, Arc::new(endpoint)));
     }

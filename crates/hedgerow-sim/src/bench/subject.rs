@@ -14,7 +14,7 @@ use super::load::{Closed, Target, check_interrupted};
 use super::receiver::Endpoint;
 use crate::harness::api::{Api, Status, Storage};
 use crate::harness::http;
-use crate::harness::process::{Installation, Server, Started};
+use crate::harness::process::{Installation, Ready, Server, Started};
 
 /// How often the server is asked whether something has come to rest.
 const POLL: Duration = Duration::from_millis(20);
@@ -24,6 +24,8 @@ const SETTLE_WAIT_MAX: Duration = Duration::from_secs(60);
 const SETTLED: Duration = Duration::from_millis(300);
 /// How long a backlog may take to be delivered.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(120);
+/// How long origins may take to be probed for the first time.
+const HEALTHY_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How many subscriptions are declared at a time: their records share syncs.
 const DECLARERS: usize = 16;
 /// Of `/proc/PID/stat`: Linux counts so on every machine that it shows programs.
@@ -36,6 +38,8 @@ pub struct Subject {
     server: Server,
     address: SocketAddr,
     token: String,
+    /// Where the edge listens, without TLS and with it.
+    edges: [Option<String>; 2],
     keys: HashMap<&'static str, String>,
     /// Whether what is declared from now on has its deliveries signed, as where people run it.
     pub is_signing: bool,
@@ -57,13 +61,14 @@ impl Subject {
             .enable_all()
             .build()
             .map_err(|error| format!("no runtime: {error}"))?;
-        let (server, address, token) = runtime.block_on(begin(&installation, 0))?;
+        let (server, address, ready) = runtime.block_on(begin(&installation, 0))?;
         let subject = Self {
             runtime,
             installation,
             server,
             address,
-            token,
+            token: ready.admin_token,
+            edges: [ready.edge, ready.edge_tls],
             keys: HashMap::new(),
             is_signing: true,
             life: 0,
@@ -191,6 +196,30 @@ impl Subject {
         })
     }
 
+    /// Declares a group of these origins with a route of the edge to it, and waits until all of them are healthy.
+    pub fn declare_group(&self, name: &str, origins: &[Arc<Endpoint>]) -> Result<(), String> {
+        let mut api = self.api();
+        let addresses: Vec<SocketAddr> = origins.iter().map(|origin| origin.address).collect();
+        self.runtime.block_on(async {
+            api.put_group(name, &addresses).await?;
+            let until = Instant::now() + HEALTHY_WAIT_MAX;
+            while api.healthy_origins(name).await? < addresses.len() {
+                check_interrupted()?;
+                if Instant::now() > until {
+                    return Err(format!("the origins of {name} do not become healthy"));
+                }
+                tokio::time::sleep(POLL).await;
+            }
+            Ok(())
+        })
+    }
+
+    /// Where the edge listens.
+    pub fn edge_url(&self, has_tls: bool) -> Result<String, String> {
+        let url = self.edges[usize::from(has_tls)].clone();
+        url.ok_or_else(|| "the ready file names no edge".to_owned())
+    }
+
     /// Pauses, resumes or resets a subscription of a topic, numbered from 0.
     pub fn act(&self, topic: &str, number: usize, action: &str) -> Result<(), String> {
         let mut api = self.api();
@@ -267,13 +296,14 @@ impl Subject {
     pub fn start_again(&mut self) -> Result<Duration, String> {
         self.life += 1;
         let began = Instant::now();
-        let (server, address, token) = self
+        let (server, address, ready) = self
             .runtime
             .block_on(begin(&self.installation, self.life))?;
         let took = began.elapsed();
         self.server = server;
         self.address = address;
-        self.token = token;
+        self.token = ready.admin_token;
+        self.edges = [ready.edge, ready.edge_tls];
         Ok(took)
     }
 
@@ -422,7 +452,7 @@ fn name(number: usize) -> String {
 async fn begin(
     installation: &Installation,
     life: usize,
-) -> Result<(Server, SocketAddr, String), String> {
+) -> Result<(Server, SocketAddr, Ready), String> {
     let mut server = installation.start(life, None)?;
     match server.ready().await? {
         Started::Ready(ready) => {
@@ -430,7 +460,7 @@ async fn begin(
             if !http::is_healthy(address).await {
                 return Err(server.explain("wrote its ready file and is not healthy"));
             }
-            Ok((server, address, ready.admin_token))
+            Ok((server, address, ready))
         }
         Started::Ended(status) => Err(server.explain(&format!("ended with {status} at once"))),
     }

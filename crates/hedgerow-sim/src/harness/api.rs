@@ -131,6 +131,41 @@ impl Api {
             .ok_or_else(|| format!("listKeys answered {keys}"))
     }
 
+    /// Declares a group of origins that speak HTTP, and an edge route to it for all hosts.
+    pub async fn put_group(&mut self, name: &str, origins: &[SocketAddr]) -> Result<(), String> {
+        let named = |(number, origin): (usize, &SocketAddr)| {
+            json!({
+                "name": format!("origin-{number}"),
+                "host": origin.ip().to_string(),
+                "http_port": origin.port(),
+            })
+        };
+        let origins: Vec<Value> = origins.iter().enumerate().map(named).collect();
+        let group = json!({ "origins": origins, "probe": { "interval_s": 5 } });
+        let path = format!("/api/v1/origin-groups/{name}");
+        self.call(Method::PUT, &path, Some(group)).await?;
+        let route = json!({
+            "hosts": ["127.0.0.1"],
+            "origin_group": name,
+            "forwarding_protocol": "http",
+        });
+        let path = format!("/api/v1/routes/{name}");
+        self.call(Method::PUT, &path, Some(route)).await?;
+        Ok(())
+    }
+
+    /// How many origins of a group are healthy.
+    pub async fn healthy_origins(&mut self, name: &str) -> Result<usize, String> {
+        let path = format!("/api/v1/origin-groups/{name}/status");
+        let status = self.call(Method::GET, &path, None).await?;
+        let origins = status["origins"].as_array();
+        let healthy = origins
+            .into_iter()
+            .flatten()
+            .filter(|origin| origin["state"] == "healthy");
+        Ok(healthy.count())
+    }
+
     /// Declares a subscription.
     pub async fn put_subscription(
         &mut self,

@@ -57,6 +57,12 @@ pub struct Ready {
     endpoint: String,
     /// For the admin API.
     pub admin_token: String,
+    /// Where the edge listens, if it does.
+    #[serde(default)]
+    pub edge: Option<String>,
+    /// The same for clients that speak TLS.
+    #[serde(default)]
+    pub edge_tls: Option<String>,
 }
 
 impl Ready {
