@@ -26,6 +26,12 @@ pub struct Ready {
     /// The built-in receiver, as a URL; `dev` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiver: Option<String>,
+    /// Where the edge listens without TLS, as a URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<String>,
+    /// Where it listens over TLS, as a URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge_tls: Option<String>,
     /// The server's process id.
     pub pid: u32,
 }

@@ -15,16 +15,46 @@
 //! | [`client`] | who the client is (HP-163) |
 //! | [`affinity`] | the cookie of a session (HP-141 to HP-146) |
 //! | [`budget`] | how many retries a group may have (HP-174) |
+//! | [`edge`] | what all connections share, and where one begins |
+//! | `http1`, `http2` | a client's connection |
+//! | `decide` | whose a request is, its route, and what the edge answers itself |
+//! | `attempts` | which origins a request is sent to (HP-172 to HP-174) |
+//! | `exchange`, `upstream` | one exchange with an origin |
+//! | `reply`, `answer` | what clients get: an origin's response, or the edge's own (HP-166, HP-175 to HP-177) |
+//! | `tunnel` | what is no longer HTTP (HP-181) |
+//! | `pool` | connections to origins (HP-171, HP-186, HP-188) |
+//! | `routing` | routes in force, and the groups they name |
+//! | [`observer`] | what is told of each request |
+//! | [`options`] | what may be set |
+//! | [`stream`] | what a client's connection has to be able to do |
 //! | [`limits`] | every bound that is no setting |
 
 #![forbid(unsafe_code)]
 
 pub mod affinity;
+mod answer;
+mod attempts;
 pub mod budget;
 pub mod client;
+mod decide;
+pub mod edge;
+mod exchange;
 pub mod forward;
 pub mod guard;
+mod http1;
+mod http2;
 pub mod limits;
 pub mod names;
+pub mod observer;
+pub mod options;
+mod pool;
 pub mod profile;
+mod reply;
 pub mod response;
+mod routing;
+pub mod stream;
+mod tunnel;
+mod upstream;
+
+pub use self::edge::Edge;
+pub use self::options::EdgeOptions;

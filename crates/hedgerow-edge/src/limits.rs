@@ -63,3 +63,9 @@ pub const H2_CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
 pub const H2_SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Streams that a client has reset and that are still being ended: more than that is an attack.
 pub const H2_RESETS_PENDING_MAX: usize = 32;
+
+/// How long a connection to an origin is used: as long as the answer of a name is taken without asking again (HP-025), so that
+/// requests follow it (HP-188).
+pub const ORIGIN_CONNECTION_AGE_MAX: Duration = Duration::from_secs(60);
+/// How often idle connections, and what routes and groups say of them, are looked at.
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@
 //!
 //! The defaults stand in `default.toml`, commented, and are those of the parts that the settings belong to.
 
+mod edge;
 mod error;
 mod kinds;
 pub mod profile;
@@ -27,6 +28,7 @@ use hedgerow_origin::limits::PROBES_PER_SECOND;
 use hedgerow_store::history::HistoryOptions;
 use hedgerow_store::log::LogOptions;
 
+pub use self::edge::EdgeConfig;
 pub use self::error::{ConfigError, Place, Problem};
 use self::settings::SETTINGS;
 use self::written::Written;
@@ -86,6 +88,8 @@ pub struct Config {
     pub metrics: MetricsOptions,
     /// How origin groups are probed.
     pub probes: ProbesConfig,
+    /// How the edge is listened on.
+    pub edge: EdgeConfig,
     /// How log lines are written.
     pub log_format: LogFormat,
     /// Whether requests of publishers are logged together, a line for each combination and minute (ED-309).
@@ -208,6 +212,7 @@ impl Default for Config {
             history: HistoryOptions::default(),
             metrics: MetricsOptions::default(),
             probes: ProbesConfig::default(),
+            edge: EdgeConfig::default(),
             log_format: LogFormat::default(),
             log_data_plane_requests: false,
         }
@@ -273,6 +278,8 @@ impl Config {
             let message = "tls.certificate_file and tls.key_file go together";
             problem("tls", message.to_owned());
         }
+        problems.extend(self.edge.check(self.has_tls()));
+        let mut problem = |key: &str, message: String| problems.push(Problem::of(key, message));
         if let Err(error) = self.engine.retry.check() {
             problem("retry", error.to_string());
         }

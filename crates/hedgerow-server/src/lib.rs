@@ -36,6 +36,7 @@ mod callback;
 pub mod config;
 mod connections;
 mod descriptors;
+pub mod edge;
 mod error;
 mod framing;
 mod guard;

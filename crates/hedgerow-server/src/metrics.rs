@@ -9,6 +9,7 @@
 //! While the store is being opened there are counters only. Series are bounded: subscriptions beyond
 //! `metrics.subscriptions_max` are added up in one, `_other`, and origins beyond `metrics.origins_max` are left out.
 
+mod edge;
 mod families;
 mod origins;
 mod text;
@@ -75,6 +76,7 @@ async fn answer(
         };
         let mut families = scrape.families();
         families.extend(origins.families());
+        families.extend(edge::families(&app.edge));
         text::write(&families, spelling)
     };
     let text = tokio::task::spawn_blocking(write).await;

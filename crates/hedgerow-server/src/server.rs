@@ -27,6 +27,7 @@ use tokio::sync::{oneshot, watch};
 use crate::apply::Applier;
 use crate::config::Config;
 use crate::descriptors::Descriptors;
+use crate::edge::{self, EdgeAddresses, EdgeListener};
 use crate::guard::DevGuard;
 use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
@@ -127,6 +128,7 @@ pub struct Server {
     client: Arc<Client>,
     /// Probes origin groups.
     following: Following,
+    edge: Option<EdgeListener>,
     /// The directory of the local default, if there is one.
     local_dead_letters: Option<PathBuf>,
     handle: ServerHandle,
@@ -188,6 +190,8 @@ impl Server {
             header_timeout: config.http.header_timeout,
             close_timeout: config.http.close_timeout,
         };
+        let told = &started.counted.edge;
+        let edge = EdgeListener::bind(&config, &started.origins, told).await?;
         let app = Arc::new(App::new(
             &config,
             options.dev_guard,
@@ -208,6 +212,7 @@ impl Server {
             engine_ended: started.ended,
             client: outbound.client,
             following: started.following,
+            edge,
             local_dead_letters: local_dead_letters::directory(&config),
             handle,
         })
@@ -217,6 +222,15 @@ impl Server {
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_address
+    }
+
+    /// Where the edge listens, if it does.
+    #[must_use]
+    pub fn edge_addresses(&self) -> EdgeAddresses {
+        self.edge
+            .as_ref()
+            .map(EdgeListener::addresses)
+            .unwrap_or_default()
     }
 
     /// Where publishers reach it: `public_url`, or made from the address. Without a slash at its end.
@@ -265,12 +279,14 @@ impl Server {
             mut engine_ended,
             client,
             following,
+            edge,
             local_dead_letters,
             ..
         } = self;
         let (close, closing) = watch::channel(false);
         // Probes go on while requests are still answered.
         let probing = following.run(closing.clone());
+        let forwarding = edge::serve(edge, closing.clone());
         let serving = listener.serve(Arc::clone(&app), closing);
         let until_stopped = async {
             let by_itself = tokio::select! {
@@ -294,7 +310,7 @@ impl Server {
                 Err(_) => Err(ServerError::Engine),
             }
         };
-        let (result, (), ()) = tokio::join!(until_stopped, serving, probing);
+        let (result, (), (), ()) = tokio::join!(until_stopped, serving, forwarding, probing);
         if let Some(data_plane) = &app.data_plane {
             data_plane.tell(app.time());
         }
@@ -391,6 +407,7 @@ fn start_engine(
     let counted = Counted {
         disk: grid.disk_counts(),
         metrics: grid.metrics(),
+        edge: Arc::default(),
     };
     let (end, ended) = oneshot::channel();
     std::thread::Builder::new()

@@ -22,6 +22,7 @@ use hedgerow_store::disk::counting::DiskCounts;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::config::{Config, MetricsOptions};
+use crate::edge::Told;
 use crate::guard::DevGuard;
 use crate::origins::Origins;
 use crate::public_url::PublicUrl;
@@ -69,6 +70,8 @@ pub struct App {
     pub metrics_options: MetricsOptions,
     /// Origin groups: what probes them, and what is known of them.
     pub origins: Arc<Origins>,
+    /// What was counted of the edge's requests.
+    pub edge: Arc<Told>,
     grid: watch::Receiver<GridState>,
     /// How much longer than they say signatures are taken (ED-021).
     pub sas_clock_skew: Duration,
@@ -92,6 +95,8 @@ pub struct Counted {
     pub disk: Arc<DiskCounts>,
     /// Everything else.
     pub metrics: Arc<Metrics>,
+    /// The edge's requests.
+    pub edge: Arc<Told>,
 }
 
 /// What the server does now, as `/healthz` says it.
@@ -146,6 +151,7 @@ impl App {
             metrics: counted.metrics,
             metrics_options: config.metrics,
             origins,
+            edge: counted.edge,
             grid,
             sas_clock_skew: config.sas_clock_skew,
             long_extensions: Mutex::default(),

@@ -102,6 +102,7 @@ pub struct Tls {
     key_file: PathBuf,
     minimum_version: TlsVersion,
     reload_interval: Duration,
+    protocols: &'static [&'static [u8]],
     current: RwLock<Arc<ServerConfig>>,
     /// What was found when the files were read last.
     seen: Mutex<Result<Files, TlsError>>,
@@ -120,17 +121,31 @@ impl Tls {
     /// # Errors
     /// Why they cannot be used.
     pub fn load(config: &TlsConfig) -> Result<Option<Arc<Self>>, TlsError> {
+        Self::load_for(config, &[b"http/1.1"])
+    }
+
+    /// The same for a listener that speaks these protocols, the preferred one first.
+    ///
+    /// # Errors
+    /// Why they cannot be used.
+    pub fn load_for(
+        config: &TlsConfig,
+        protocols: &'static [&'static [u8]],
+    ) -> Result<Option<Arc<Self>>, TlsError> {
         let (Some(certificate_file), Some(key_file)) = (&config.certificate_file, &config.key_file)
         else {
             return Ok(None);
         };
         let files = Files::read(certificate_file, key_file)?;
-        let current = files.server_config(certificate_file, key_file, config.minimum_version)?;
+        let mut current =
+            files.server_config(certificate_file, key_file, config.minimum_version)?;
+        speak(&mut current, protocols);
         Ok(Some(Arc::new(Self {
             certificate_file: certificate_file.clone(),
             key_file: key_file.clone(),
             minimum_version: config.minimum_version,
             reload_interval: config.reload_interval,
+            protocols,
             current: RwLock::new(Arc::new(current)),
             seen: Mutex::new(Ok(files)),
         })))
@@ -166,7 +181,8 @@ impl Tls {
         });
         let certificate = self.certificate_file.display();
         match made {
-            Ok(made) => {
+            Ok(mut made) => {
+                speak(&mut made, self.protocols);
                 let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
                 *current = Arc::new(made);
                 tracing::info!(%certificate, "the certificate was read again and is in force");
@@ -211,15 +227,18 @@ impl Files {
             reason: error.to_string(),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
+        ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&minimum_version.and_newer())
             .map_err(unusable)?
             .with_no_client_auth()
             .with_single_cert(chain, key)
-            .map_err(unusable)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+            .map_err(unusable)
     }
+}
+
+/// What is offered by ALPN.
+fn speak(config: &mut ServerConfig, protocols: &[&[u8]]) {
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

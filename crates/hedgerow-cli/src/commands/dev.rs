@@ -18,6 +18,7 @@ use clap::Args;
 use hedgerow_core::rate::RateLimits;
 use hedgerow_server::apply::Applier;
 use hedgerow_server::apply::files::GridFiles;
+use hedgerow_server::edge::EdgeAddresses;
 use hedgerow_server::{AttemptFeed, Config, DevGuard, Server, ServerHandle, ServerOptions};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -29,7 +30,7 @@ use self::hold_lines::HoldLines;
 use self::keys::Key;
 use self::receiver::Receiver;
 use super::apply;
-use super::serve::{self, failed};
+use super::serve::{self, edge_url, failed};
 use crate::failure::Failure;
 use crate::logging::{self, LogFormat};
 use crate::output::line;
@@ -190,6 +191,7 @@ impl Dev {
             local_url: format!("http://{}", server.local_addr()),
             public_url: server.public_url().to_owned(),
             local_address: server.local_addr(),
+            edges: server.edge_addresses(),
             admin_token: server.admin_token().to_owned(),
             handle: server.handle(),
             applier: server.applier(),
@@ -234,6 +236,8 @@ impl Dev {
                 topic_key: Some(declared.topic.keys.key1.clone()),
                 admin_token: running.admin_token.clone(),
                 receiver: Some(running.receiver.url()),
+                edge: edge_url("http", running.edges.plain),
+                edge_tls: edge_url("https", running.edges.encrypted),
                 pid: std::process::id(),
             })?;
         }
@@ -318,6 +322,7 @@ struct Running {
     local_url: String,
     public_url: String,
     local_address: SocketAddr,
+    edges: EdgeAddresses,
     admin_token: String,
     handle: ServerHandle,
     applier: Applier,

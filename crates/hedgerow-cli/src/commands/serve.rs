@@ -1,5 +1,6 @@
 //! `hedgerow serve`: the server, until a signal ends it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -24,7 +25,8 @@ pub struct ServeCommand {
     /// endpoint: what each answers is told when it does. May be given several times.
     #[arg(long, value_name = "FILE")]
     apply: Vec<PathBuf>,
-    /// Written, for its owner only, once events are taken: JSON with endpoint, localAddress, adminToken and pid.
+    /// Written, for its owner only, once events are taken: JSON with endpoint, localAddress, adminToken, pid, and edge
+    /// and edgeTls where the edge listens.
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
     /// The form of log lines; otherwise as configured.
@@ -101,6 +103,8 @@ async fn serve(
         topic_key: None,
         admin_token: server.admin_token().to_owned(),
         receiver: None,
+        edge: edge_url("http", server.edge_addresses().plain),
+        edge_tls: edge_url("https", server.edge_addresses().encrypted),
         pid: std::process::id(),
     };
     let applier = server.applier();
@@ -125,6 +129,11 @@ async fn serve(
     let (ran, announced) = tokio::join!(server.run(stop.asked()), announce);
     ran.map_err(|error| failed(&error, ""))?;
     announced
+}
+
+/// Where a listener of the edge is reached.
+pub fn edge_url(scheme: &str, address: Option<SocketAddr>) -> Option<String> {
+    address.map(|address| format!("{scheme}://{address}"))
 }
 
 /// Declares what the files say, if there are any, and begins to deliver. Endpoints may still be asked then.

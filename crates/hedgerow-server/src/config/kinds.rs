@@ -481,7 +481,8 @@ impl Kind for Networks {
     }
 }
 
-fn text(value: &Value) -> Option<&str> {
+/// A text, wherever it was written.
+pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) | Value::Environment(text) => Some(text),
         _ => None,

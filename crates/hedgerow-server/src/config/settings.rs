@@ -8,6 +8,7 @@ use hedgerow_core::limits;
 use hedgerow_store::log::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 
 use super::Config;
+use super::edge::{HeaderProfiles, MaybeAddress, UnmatchedStatus};
 use super::error::Problem;
 use super::kinds::{
     Address, Count, Directory, Flag, Format, FreeText, HostName, Hosts, Kind, NameCase, Networks,
@@ -53,6 +54,14 @@ const TIME: Span = Span {
 };
 /// ED-021.
 const SAS_CLOCK_SKEW: Span = seconds(&limits::SAS_CLOCK_SKEW_SECONDS);
+/// HP-171.
+const EDGE_CONNECT: Span = Span {
+    range: Duration::from_secs(1)..=Duration::from_secs(60),
+};
+/// HP-170.
+const EDGE_RESPONSE: Span = Span {
+    range: Duration::from_secs(1)..=Duration::from_secs(240),
+};
 /// How long something is kept.
 const AGE: Span = Span {
     range: Duration::from_secs(3_600)..=Duration::from_secs(365 * 86_400),
@@ -504,6 +513,47 @@ pub const SETTINGS: &[Setting] = &[
         probes.budget_per_s
     ),
     setting!("probes.region", FreeText, probes.region),
+    setting!("edge.listen", MaybeAddress, edge.listen),
+    setting!("edge.tls_listen", MaybeAddress, edge.tls_listen),
+    setting!(
+        "edge.tls_certificate_file",
+        OtherPath,
+        edge.tls_certificate_file
+    ),
+    setting!("edge.tls_key_file", OtherPath, edge.tls_key_file),
+    setting!("edge.https_port", Count(0_u16..=65_535), edge.https_port),
+    setting!("edge.header_profile", HeaderProfiles, edge.header_profile),
+    setting!("edge.edge_id", FreeText, edge.edge_id),
+    setting!("edge.trusted_proxies", Networks, edge.trusted_proxies),
+    setting!("edge.debug_clients", Networks, edge.debug_clients),
+    setting!(
+        "edge.unmatched_status",
+        UnmatchedStatus,
+        edge.unmatched_status
+    ),
+    setting!("edge.connect_timeout", EDGE_CONNECT, edge.connect_timeout),
+    setting!(
+        "edge.response_timeout",
+        EDGE_RESPONSE,
+        edge.response_timeout
+    ),
+    setting!("edge.request_timeout", TIME, edge.request_timeout),
+    setting!("edge.client_idle_timeout", TIME, edge.client_idle_timeout),
+    setting!("edge.origin_idle_timeout", TIME, edge.origin_idle_timeout),
+    setting!(
+        "edge.max_request_body_bytes",
+        Size::<u64>::new(0..=1 << 40),
+        edge.max_request_body_bytes
+    ),
+    setting!(
+        "edge.websocket_idle_timeout",
+        TIME,
+        edge.websocket_idle_timeout
+    ),
+    setting!("edge.websocket_time_max", TIME, edge.websocket_time_max),
+    setting!("edge.drain_time", WAIT, edge.drain_time),
+    setting!("edge.connections_max", MANY, edge.connections_max),
+    setting!("edge.requests_max", MANY, edge.requests_max),
     setting!("metrics.needs_token", Flag, metrics.needs_token),
     setting!(
         "metrics.subscriptions_max",
