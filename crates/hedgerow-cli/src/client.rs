@@ -369,8 +369,12 @@ pub fn refusal(status: StatusCode, body: &Value) -> Failure {
     let mut message = printable(message);
     let details = body.pointer("/error/details").and_then(Value::as_array);
     for detail in details.into_iter().flatten() {
-        let detail = detail.pointer("/message").and_then(Value::as_str);
-        let detail = detail.map(printable).unwrap_or_default();
+        let text = |name: &str| detail[name].as_str().map(printable);
+        let mut detail = text("message").unwrap_or_default();
+        // Of a group or a route: where it is, and the code for a search.
+        if let (Some(code), Some(target)) = (text("code"), text("target")) {
+            detail = format!("{target} {detail} [{code}]");
+        }
         if !message.contains(&detail) {
             message.push_str("\n  ");
             message.push_str(&detail);

@@ -34,9 +34,12 @@ use crate::commands::event::EventCommand;
 use crate::commands::event_subscription::EventSubscriptionCommand;
 use crate::commands::event_subscription::advanced_filter::with_ranges;
 use crate::commands::explain::ExplainCommand;
+use crate::commands::origin_group::OriginGroupCommand;
 use crate::commands::plan::PlanCommand;
+use crate::commands::probe::ProbeCommand;
 use crate::commands::publish::PublishCommand;
 use crate::commands::recover::RecoverCommand;
+use crate::commands::route::RouteCommand;
 use crate::commands::serve::ServeCommand;
 use crate::commands::store::StoreCommand;
 use crate::commands::terminal_record::TerminalRecordCommand;
@@ -61,6 +64,9 @@ enum Command {
     Domain(DomainCommand),
     DomainTopic(DomainTopicCommand),
     EventSubscription(Box<EventSubscriptionCommand>),
+    OriginGroup(Box<OriginGroupCommand>),
+    Route(RouteCommand),
+    Probe(ProbeCommand),
     Event(EventCommand),
     Explain(ExplainCommand),
     Plan(PlanCommand),
@@ -115,6 +121,9 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Domain(domain) => commands::run_client(domain.run()),
         Command::DomainTopic(topic) => commands::run_client(topic.run()),
         Command::EventSubscription(subscription) => commands::run_client(subscription.run()),
+        Command::OriginGroup(group) => commands::run_client(group.run()),
+        Command::Route(route) => commands::run_client(route.run()),
+        Command::Probe(probe) => commands::run_client(probe.run()),
         Command::Event(event) => commands::run_client(event.run()),
         Command::Plan(plan) => {
             plan.run();

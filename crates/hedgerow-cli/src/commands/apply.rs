@@ -21,7 +21,7 @@ use crate::output::{self, Format};
 /// is declared, and something is not in force because an endpoint has not consented yet.
 #[derive(Debug, Args)]
 pub struct ApplyCommand {
-    /// TOML with `[[topics]]` and `[[eventSubscriptions]]`, whose members are those of the API; several are taken as one.
+    /// TOML with `[[topics]]`, `[[eventSubscriptions]]`, `[[originGroups]]` and `[[routes]]`, whose members are those of the API; several are taken as one.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -76,11 +76,11 @@ pub fn read(paths: &[PathBuf]) -> Result<GridFiles, Failure> {
 /// Says that nothing is asked for: more often a wrong file than what was meant.
 fn tell_if_empty(files: &GridFiles) {
     let declarations = files.declarations();
-    let lists = ["topics", "eventSubscriptions"];
-    let lists = lists.map(|name| declarations[name].as_array().map_or(0, Vec::len));
-    if lists == [0, 0] {
+    let lists = declarations.as_object().into_iter().flatten();
+    let mut lists = lists.filter_map(|(_, list)| list.as_array());
+    if lists.all(Vec::is_empty) {
         output::error_line(
-            "warning: the files declare nothing: no topics and no event subscriptions",
+            "warning: the files declare nothing: no topics, event subscriptions, origin groups or routes",
         );
     }
 }

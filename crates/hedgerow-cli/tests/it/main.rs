@@ -10,6 +10,7 @@ mod domains;
 mod events;
 mod explain;
 mod kit;
+mod origin_groups;
 mod serve;
 mod store;
 mod subscriptions;
