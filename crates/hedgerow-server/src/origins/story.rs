@@ -292,25 +292,8 @@ impl Story {
         let url = probed.target.url();
         let now = Instant::now();
         let key = (url, reason);
-        let suppressed = match stories.repeated.get_mut(&key) {
-            Some(repeats) if now.saturating_duration_since(repeats.logged) < REPEATS_EVERY => {
-                repeats.count += 1;
-                return;
-            }
-            Some(repeats) => {
-                repeats.logged = now;
-                std::mem::take(&mut repeats.count)
-            }
-            None => {
-                if stories.repeated.len() < REPEATED_MAX {
-                    let repeats = Repeats {
-                        logged: now,
-                        count: 0,
-                    };
-                    stories.repeated.insert(key.clone(), repeats);
-                }
-                0
-            }
+        let Some(suppressed) = note_repeat(&mut stories.repeated, &key, now) else {
+            return;
         };
         let Observation {
             elapsed_us, parts, ..
@@ -372,6 +355,34 @@ impl What {
             Self::Added => "added",
             Self::Removed => "removed",
             Self::Reconfigured => "reconfigured",
+        }
+    }
+}
+
+/// Whether a failure is logged now: then how many others there were since it was logged last.
+fn note_repeat(
+    repeated: &mut HashMap<(String, Reason), Repeats>,
+    key: &(String, Reason),
+    now: Instant,
+) -> Option<u64> {
+    match repeated.get_mut(key) {
+        Some(repeats) if now.saturating_duration_since(repeats.logged) < REPEATS_EVERY => {
+            repeats.count += 1;
+            None
+        }
+        Some(repeats) => {
+            repeats.logged = now;
+            Some(std::mem::take(&mut repeats.count))
+        }
+        None => {
+            if repeated.len() < REPEATED_MAX {
+                let repeats = Repeats {
+                    logged: now,
+                    count: 0,
+                };
+                repeated.insert(key.clone(), repeats);
+            }
+            Some(0)
         }
     }
 }
@@ -505,6 +516,34 @@ impl Observer for Story {
                 stories.add(group, at_ms, Some(origin.clone()), what);
             }
             Event::StreamEnded(_) | Event::Idle { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// HP-209: one record a minute for each origin and reason, with the number of the others.
+    #[test]
+    fn repeats_are_logged_once_a_minute() {
+        let mut repeated = HashMap::new();
+        let began = Instant::now();
+        let url = "http://a.example:80/".to_owned();
+        let (first, other) = ((url.clone(), Reason::Timeout), (url, Reason::DnsError));
+        for (second, key, expect) in [
+            (0, &first, Some(0)),
+            (5, &first, None),
+            (5, &other, Some(0)),
+            (59, &first, None),
+            (60, &first, Some(2)),
+            (61, &first, None),
+            (200, &first, Some(1)),
+            (200, &other, Some(0)),
+        ] {
+            let now = began + Duration::from_secs(second);
+            let logged = note_repeat(&mut repeated, key, now);
+            assert_eq!(logged, expect, "{second} {key:?}");
         }
     }
 }

@@ -344,7 +344,7 @@ async fn the_status_tells_the_story() {
     server.stop_and_wait().await;
 }
 
-/// FC-23, HP-090, HP-093, HP-095: all are unhealthy, and the group is used all the same; one that comes back ends it. FC-24,
+/// FC-23, HP-090, HP-093, HP-095, HP-208: all are unhealthy, and the group is used all the same; one that comes back ends it. FC-24,
 /// HP-040: an answer other than 200 is told with its status.
 #[tokio::test]
 async fn all_unhealthy_is_told_as_such() {
