@@ -91,7 +91,6 @@ const LAYERS: [Layer; 15] = [
             "hedgerow-io",
             "hedgerow-prober",
             "hedgerow-delivery",
-            "hedgerow-prober",
             "hedgerow-edge",
         ],
     },

@@ -178,7 +178,9 @@ fn settings(group: &Value, told: &Value) -> Vec<String> {
 fn row(origin: &Value, now: Timestamp) -> Value {
     let is = |name: &str| origin[name] == true;
     let state = origin["state"].as_str().unwrap_or_default();
-    let mut words = vec![if is("enabled") { state } else { "disabled" }];
+    // Of one that is disabled nothing else matters.
+    let is_enabled = is("enabled");
+    let mut words = vec![if is_enabled { state } else { "disabled" }];
     let marks = [
         ("provisional", "provisional"),
         ("held_out", "held out"),
@@ -187,7 +189,7 @@ fn row(origin: &Value, now: Timestamp) -> Value {
     words.extend(
         marks
             .into_iter()
-            .filter(|(name, _)| is(name))
+            .filter(|(name, _)| is_enabled && is(name))
             .map(|(_, word)| word),
     );
     let percentage = |name: &str| {
@@ -304,6 +306,17 @@ mod tests {
             let line = change_line(&change);
             assert_eq!(line.split_once("  ").unwrap().1, expect);
         }
+    }
+
+    #[test]
+    fn of_a_disabled_origin_nothing_else_matters() {
+        let origin = |enabled: bool| {
+            let origin =
+                json!({"name": "a", "enabled": enabled, "state": "unknown", "provisional": true});
+            row(&origin, Timestamp::from_millis(0))["state"].clone()
+        };
+        assert_eq!(origin(true), "unknown, provisional");
+        assert_eq!(origin(false), "disabled");
     }
 
     /// FC-23: what happens to requests is said, and how many are healthy otherwise.
