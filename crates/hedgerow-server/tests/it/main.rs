@@ -13,6 +13,7 @@ mod delivery;
 mod departures;
 mod domains;
 mod double_members;
+mod edge;
 mod endpoint_limits;
 mod endpoint_test;
 mod explanation;

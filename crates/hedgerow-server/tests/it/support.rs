@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hedgerow_server::edge::EdgeAddresses;
 use hedgerow_server::{Config, Server, ServerError, ServerHandle, ServerOptions};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -48,6 +49,8 @@ pub struct TestServer {
     pub address: SocketAddr,
     pub token: String,
     pub handle: ServerHandle,
+    /// Where the edge listens, if the test lets it.
+    pub edge: EdgeAddresses,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), ServerError>>,
     /// Goes with the server, if it is the server's own.
@@ -71,7 +74,7 @@ impl TestServer {
     pub async fn run(config: Config, options: ServerOptions) -> Self {
         let server = Server::bind(config, options).await.unwrap();
         let (address, token) = (server.local_addr(), server.admin_token().to_owned());
-        let handle = server.handle();
+        let (handle, edge) = (server.handle(), server.edge_addresses());
         waits::note_server(address, &token);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(server.run(async { drop(stopped.await) }));
@@ -82,6 +85,7 @@ impl TestServer {
             address,
             token,
             handle,
+            edge,
             stop,
             running,
             data: None,
