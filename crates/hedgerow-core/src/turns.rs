@@ -41,6 +41,14 @@ pub struct Leave {
     credit: Credit,
 }
 
+impl Leave {
+    /// Whose attempt it is for.
+    #[must_use]
+    pub const fn subscription(&self) -> SubscriptionId {
+        self.subscription
+    }
+}
+
 /// What others allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {

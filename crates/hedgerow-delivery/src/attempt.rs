@@ -20,7 +20,7 @@ use hedgerow_dialect::delivery::{self, Content, DeliveryHeaders, ResolvedHeaders
 use hedgerow_dialect::event_grid::path_of;
 use hedgerow_io::chance;
 use hedgerow_io::clock::{Clock, OpenExchange};
-use hedgerow_io::http::{Answer, Client, SendError};
+use hedgerow_io::http::{Answer, Client, SendError, Target};
 use hedgerow_store::history::HistoryHandle;
 use hedgerow_store::record::unpack_event;
 use hedgerow_store::{Store, StoreError, StoredEvent};
@@ -29,7 +29,8 @@ use tokio::sync::mpsc;
 use crate::batch_answer::{self, Entries};
 use crate::gather::Gathered;
 use crate::in_full;
-use crate::plan::Plan;
+use crate::origins::{self, AttemptMet, Origins, Route};
+use crate::plan::{Plan, To};
 use crate::remember::{self, RecordTo};
 
 /// What an endpoint answers that is gone for good (ED-186).
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) subscription_name_upper_case: bool,
     /// `WebHook-Request-Origin`; empty for none.
     pub(crate) webhook_origin: String,
+    /// Who is told what attempts at origins of groups met.
+    pub(crate) origins: Arc<dyn Origins>,
 }
 
 /// One attempt to make.
@@ -57,8 +60,19 @@ pub(crate) struct Job {
     pub(crate) attempt: u16,
     pub(crate) plan: Arc<Plan>,
     pub(crate) started: Now,
+    /// The origin that it goes to, if its destination is a group.
+    pub(crate) route: Option<Arc<Route>>,
     /// Begun when it started.
     pub(crate) exchange: OpenExchange,
+}
+
+/// Where an attempt goes; `None` if it is for a group, and no origin was chosen: none is made without.
+pub(crate) fn target<'j>(route: Option<&'j Route>, plan: &'j Plan) -> Option<&'j Target> {
+    match (route, &plan.to) {
+        (Some(route), _) => Some(&route.origin.target),
+        (None, To::Endpoint { target, .. }) => Some(target),
+        (None, To::Group(_)) => None,
+    }
 }
 
 /// What became of it.
@@ -111,6 +125,8 @@ pub(crate) struct AttemptEnd {
     pub(crate) others: Vec<(u64, StoredEvent)>,
     /// What a success says about each of them.
     pub(crate) entries: Entries,
+    /// The origin that it went to, if its destination is a group.
+    pub(crate) route: Option<Arc<Route>>,
     /// Whoever adds the answer's excerpt to the history's record; `None` if there is none to come.
     pub(crate) record_to: Option<RecordTo>,
 }
@@ -151,6 +167,7 @@ pub(crate) async fn run(context: Arc<Context>, job: Job, reports: mpsc::Sender<R
 }
 
 /// Sends the request and reports what it meets. `others` are the events of a batch beside the first one.
+#[allow(clippy::too_many_lines)] // Two ends of one exchange, which share all that it needs.
 pub(crate) async fn exchange(
     context: &Context,
     job: Job,
@@ -165,7 +182,10 @@ pub(crate) async fn exchange(
             .await
             .unwrap_or_default();
     };
-    let send = context.client.send(&job.plan.target, request);
+    let Some(target) = target(job.route.as_deref(), &job.plan) else {
+        return;
+    };
+    let send = context.client.send(target, request);
     tokio::pin!(send);
     let timeout = job.plan.response_timeout;
     let in_time = tokio::select! {
@@ -176,6 +196,11 @@ pub(crate) async fn exchange(
     let ended = context.clock.now();
     // From here on nothing is measured that fast time could spoil: an exchange that goes on is no longer young.
     drop(job.exchange);
+    let met = |met| {
+        if let Some(route) = &job.route {
+            context.origins.met(&route.group, route.id, met);
+        }
+    };
     let end = |found, ended, duration, (event, others)| AttemptEnd {
         attempt: job.attempt,
         found,
@@ -186,12 +211,14 @@ pub(crate) async fn exchange(
         is_batch: job.plan.batch.is_some(),
         others,
         entries: Entries::All,
+        route: job.route.clone(),
         record_to: None,
     };
     let events = (event, others);
     let history = context.history.as_ref();
     if let Some(result) = in_time {
         let duration = context.clock.passed(job.started, ended);
+        met(origins::met_of(&result));
         let (found, answer) = judge(result, context.clock.wall());
         let (entries, rest) = batch_answer::read(&job.plan, &found.met, answer, &events).await;
         let (record_to, record) = remember::channel(rest.as_ref());
@@ -206,6 +233,7 @@ pub(crate) async fn exchange(
         .await;
         return remember::finish(rest, &job.plan, history, record).await;
     }
+    met(AttemptMet::TimedOut);
     let window = context.late_success_window;
     let stays_open = timeout < window;
     // F is the timeout, whenever the timer came round (ED-177).
@@ -346,6 +374,13 @@ pub(crate) fn post(
     let mut request = http::Request::new(Bytes::from(body));
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = plan.path_and_query.clone().into();
+    if let Some(host) = job
+        .route
+        .as_ref()
+        .and_then(|route| route.origin.host_header.clone())
+    {
+        headers.insert(http::header::HOST, host);
+    }
     *request.headers_mut() = headers;
     request
 }

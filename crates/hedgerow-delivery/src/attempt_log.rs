@@ -194,7 +194,10 @@ impl AttemptLine {
 
     /// Where it was sent, without path and query: both may hold secrets (ED-121).
     fn url(&self) -> String {
-        self.plan.target.to_string()
+        match &self.note.to {
+            None => self.plan.to.to_string(),
+            Some(to) => to.address.to_string(),
+        }
     }
 
     /// Takes the beginning of the answer's body, without its query; the path is struck out here.

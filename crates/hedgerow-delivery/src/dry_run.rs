@@ -20,6 +20,8 @@ pub struct DryRunQuery {
     pub name: SubscriptionName,
     /// What would be declared.
     pub spec: Box<SubscriptionSpec>,
+    /// Which origin of its group is tried, by its name; `None` for an endpoint, which has none.
+    pub origin: Option<String>,
 }
 
 /// What came of one try.
@@ -27,6 +29,8 @@ pub struct DryRunQuery {
 pub struct DryRun {
     /// What went wrong first; `None` if the endpoint consents.
     pub failed_at: Option<Step>,
+    /// Whether the connection was to be encrypted.
+    pub has_tls: bool,
     /// Whether there was a connection at all is not known.
     pub is_connection_unknown: bool,
     /// It answers, and its URL would have to be opened (ED-158, ED-168).
@@ -47,6 +51,7 @@ impl DryRun {
         };
         Self {
             failed_at: report.failed_at,
+            has_tls: report.has_tls,
             is_connection_unknown: report.is_connection_unknown,
             is_by_hand: matches!(report.consent, Consent::ByHand(_)),
             rate,

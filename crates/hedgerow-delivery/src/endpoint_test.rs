@@ -23,6 +23,7 @@ use crate::attempt::{self, Context, Found, Job};
 use crate::batch_answer::{self, Entries};
 use crate::command::{Command, CommandError, EngineHandle};
 use crate::dry_run::{DryRun, DryRunQuery};
+use crate::origins::Route;
 use crate::plan::Plan;
 use crate::wire::{Seen, WireAnswer, WireRequest};
 
@@ -118,6 +119,8 @@ pub(crate) struct TestJob {
     pub(crate) topic: TopicId,
     pub(crate) event: StoredEvent,
     pub(crate) retry: RetrySettings,
+    /// The origin that is tried, of a group.
+    pub(crate) route: Option<Arc<Route>>,
 }
 
 /// Sends it, once.
@@ -128,6 +131,7 @@ pub(crate) async fn run(test: TestJob) -> Result<TestDelivery, StoreError> {
         topic,
         event,
         retry,
+        route,
     } = test;
     // Its system id is like no other's: a receiver takes none for one that it had.
     let seq = chance::number();
@@ -140,12 +144,15 @@ pub(crate) async fn run(test: TestJob) -> Result<TestDelivery, StoreError> {
         topic,
         attempt: 1,
         plan: Arc::clone(&plan),
+        route,
         started: context.clock.now(),
         exchange: context.clock.open_exchange(),
     };
     let request = request(&context, &job, position, &event)?;
     let watch = Watch::begin(limits::ENDPOINT_TEST_SENT_BYTES_MAX);
-    let sending = context.client.send_watched(&plan.target, request, &watch);
+    // A group is tried origin by origin.
+    let target = attempt::target(job.route.as_deref(), &plan).ok_or(StoreError::Closed)?;
+    let sending = context.client.send_watched(target, request, &watch);
     let late = attempt::sleep_past(&*context.clock, job.started, plan.response_timeout);
     let (found, answer) = tokio::select! {
         biased;

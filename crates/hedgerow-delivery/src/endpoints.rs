@@ -5,6 +5,8 @@
 //! Over all endpoints too, slow attempts (those open for a second, and those of subscriptions that had such ones) start only
 //! while they are fewer than half of what may be in flight, and what is slow beyond that half takes no place of others.
 
+mod group_line;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,8 +18,10 @@ use hedgerow_core::time::Now;
 use hedgerow_core::turns::{Leave, Room, SLOW_AFTER, Turn, Turns};
 use hedgerow_io::http::Target;
 
+use self::group_line::GroupLine;
 use crate::explain::WaitingFor;
 use crate::gauges::EndpointCredits;
+use crate::origins::Route;
 
 /// All endpoints that subscriptions deliver to.
 pub(crate) struct Endpoints {
@@ -39,6 +43,8 @@ pub(crate) struct Endpoints {
     taken: usize,
     /// Those of slow attempts.
     slow: usize,
+    /// Subscriptions that go to whichever origin of a group.
+    groups: GroupLine,
 }
 
 /// What room the store has for attempts.
@@ -57,6 +63,15 @@ pub(crate) struct StoreRoom {
 pub(crate) struct Seat {
     target: Arc<Target>,
     leave: Leave,
+    /// The origin at that endpoint that was chosen, if it is one of a group's.
+    pub(crate) route: Option<Arc<Route>>,
+}
+
+impl Seat {
+    /// The endpoint that it is at.
+    pub(crate) fn endpoint(&self) -> &Target {
+        &self.target
+    }
 }
 
 struct Endpoint {
@@ -78,11 +93,21 @@ impl Endpoints {
             ages: VecDeque::new(),
             taken: 0,
             slow: 0,
+            groups: GroupLine::default(),
         }
     }
 
     /// Puts a subscription at the end of its endpoint's line, if it does not stand there.
     pub(crate) fn queue(&mut self, target: &Target, subscription: SubscriptionId) {
+        self.know(target);
+        if let Some((target, _)) = self.by_target.get_key_value(target) {
+            let target = Arc::clone(target);
+            self.change(&target, |turns| turns.ask(subscription));
+            self.list(&target);
+        }
+    }
+
+    fn know(&mut self, target: &Target) {
         if !self.by_target.contains_key(target) {
             let endpoint = Endpoint {
                 turns: Turns::new(self.settings),
@@ -90,11 +115,6 @@ impl Endpoints {
                 is_crowded: false,
             };
             self.by_target.insert(Arc::new(target.clone()), endpoint);
-        }
-        if let Some((target, _)) = self.by_target.get_key_value(target) {
-            let target = Arc::clone(target);
-            self.change(&target, |turns| turns.ask(subscription));
-            self.list(&target);
         }
     }
 
@@ -183,7 +203,11 @@ impl Endpoints {
         let at = now.instant + SLOW_AFTER;
         self.ages.push_back((at, Arc::clone(&target)));
         self.taken += 1;
-        Seat { target, leave }
+        Seat {
+            target,
+            leave,
+            route: None,
+        }
     }
 
     /// How many attempts more of a subscription may start at its endpoint, if nobody waits for a turn there, and of those at a time
@@ -314,7 +338,11 @@ impl Endpoints {
 
     /// Gives a seat to another subscription that delivers to the same endpoint.
     pub(crate) fn pass(&mut self, seat: &mut Seat, to: SubscriptionId) {
-        let Seat { target, leave } = seat;
+        if seat.route.is_some() {
+            self.groups.closed(seat.leave.subscription());
+            self.groups.opened(to);
+        }
+        let Seat { target, leave, .. } = seat;
         if let Some(endpoint) = self.by_target.get_mut(&**target) {
             endpoint.turns.pass(leave, to);
         }
@@ -322,7 +350,10 @@ impl Endpoints {
 
     /// Gives a seat back, with what the attempt met.
     pub(crate) fn release(&mut self, seat: Seat, signal: Signal, now: Now) {
-        let Seat { target, leave } = seat;
+        if seat.route.is_some() {
+            self.groups.closed(seat.leave.subscription());
+        }
+        let Seat { target, leave, .. } = seat;
         self.taken -= 1;
         self.change(&target, |turns| turns.release(leave, signal, now));
         self.list(&target);

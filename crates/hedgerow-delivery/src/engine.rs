@@ -14,6 +14,7 @@
 //! sparse          --> begin what few events wait, so that others are forgotten  (engine/sparse.rs)
 //! dead letters    --> write what is due, journal what became of it           (engine/dead_letters.rs)
 //! handshakes      --> ask endpoints, journal what they said                   (engine/validations.rs)
+//!                 --> choose origins of groups                             (engine/groups.rs)
 //! the clock       --> refill due deliveries, write down places, checkpoint   (engine/upkeep.rs)
 //!                 --> say of what was held when it is due                    (engine/holds.rs)
 //!                 --> start whatever can start                               (engine/attempts.rs)
@@ -31,6 +32,7 @@
 mod attempts;
 mod batches;
 mod checks;
+mod consents;
 mod dead_letters;
 mod declarations;
 mod departures;
@@ -40,6 +42,7 @@ mod endings;
 mod explaining;
 mod gathering;
 mod gauging;
+mod groups;
 mod handshakes;
 mod holds;
 mod lookups;
@@ -89,7 +92,7 @@ use self::reader::TopicReader;
 use self::replays::Replays;
 use self::resends::{ResendRead, Resends};
 use self::upkeep::Upkeep;
-use self::validations::Validations;
+use self::validations::{Asks, Validations};
 use crate::attempt::{Context, Report};
 use crate::command::{Command, EngineHandle, TopicTable};
 use crate::endpoints::Endpoints;
@@ -98,6 +101,7 @@ use crate::letter_write::LetterReport;
 use crate::metrics::Metrics;
 use crate::note::AttemptNote;
 use crate::origin_groups::OriginTable;
+use crate::origins::{Groups, Origins};
 use crate::runner::Runner;
 use crate::settings::EngineSettings;
 use crate::spawner::Spawner;
@@ -136,6 +140,8 @@ pub struct Parts {
     pub client: Arc<Client>,
     /// Where requests may be sent to.
     pub guard: Arc<AddressGuard>,
+    /// How the origins of groups are.
+    pub origins: Arc<dyn Origins>,
     /// Which store it is.
     pub store_id: [u8; 16],
     /// The store's epoch.
@@ -183,6 +189,7 @@ pub struct Engine {
     /// The topic it was for.
     read_behind_last: TopicId,
     endpoints: Endpoints,
+    groups: Groups,
     windows: Windows,
     /// Held rows that this turn may still move.
     moves_left: usize,
@@ -246,7 +253,7 @@ enum Internal {
     },
     /// What became of a handshake of a subscription, by its token.
     HandshakeEnded {
-        subscription: SubscriptionId,
+        of: Asks,
         token: String,
         report: Result<HandshakeReport, StoreError>,
     },
@@ -297,6 +304,7 @@ impl Engine {
             late_success_window: settings.retry.late_success_window,
             subscription_name_upper_case: settings.subscription_name_upper_case,
             webhook_origin: settings.webhook_origin.clone(),
+            origins: Arc::clone(&parts.origins),
         });
         let handle = EngineHandle {
             store: Arc::clone(&parts.store),
@@ -310,6 +318,7 @@ impl Engine {
         };
         let mut engine = Self {
             endpoints: Endpoints::new(settings.credits, settings.attempts_max),
+            groups: Groups::new(Arc::clone(&parts.origins)),
             windows: Windows::default(),
             moves_left: 0,
             endings: Endings::default(),
@@ -506,11 +515,9 @@ impl Engine {
                 subscription,
                 result,
             } => self.keys_read(subscription, result?),
-            Internal::HandshakeEnded {
-                subscription,
-                token,
-                report,
-            } => self.handshake_ended(subscription, &token, report),
+            Internal::HandshakeEnded { of, token, report } => {
+                self.handshake_ended(of, &token, report)
+            }
         }
     }
 
@@ -565,6 +572,7 @@ impl Engine {
             .chain(self.upkeep.next())
             .chain(endings)
             .chain(self.endpoints.next_to_grow_old())
+            .chain(self.endpoints.next_look_at_groups())
             .map(|at| at.saturating_duration_since(now.instant));
         let next = chores.chain(wake).chain(rest).min();
         next.map_or(SLEEP_MAX, |wait| wait.min(SLEEP_MAX))

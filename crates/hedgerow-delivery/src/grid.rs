@@ -33,6 +33,7 @@ use crate::command::EngineHandle;
 use crate::engine::{Engine, Parts};
 use crate::in_full;
 use crate::metrics::Metrics;
+use crate::origins::{NoOrigins, Origins};
 use crate::settings::EngineSettings;
 use crate::spawner::Spawner;
 
@@ -84,6 +85,8 @@ pub struct Grid {
     options: GridOptions,
     client: Arc<Client>,
     guard: Arc<AddressGuard>,
+    /// How the origins of groups are.
+    origins: Arc<dyn Origins>,
     /// Where attempts run.
     spawner: Handle,
     /// One clock for the life of the process; begins at the first opened store's highest time.
@@ -109,12 +112,19 @@ impl Grid {
             options,
             client,
             guard,
+            origins: Arc::new(NoOrigins),
             spawner,
             clock: SharedClock::default(),
             began: OnceLock::new(),
             disk_counts: Arc::default(),
             metrics: Arc::default(),
         }
+    }
+
+    /// The same grid, which delivers to the origins of groups too.
+    #[must_use]
+    pub fn with_origins(self, origins: Arc<dyn Origins>) -> Self {
+        Self { origins, ..self }
     }
 
     /// Says what the server's time is; 1970 before the store was opened first.
@@ -287,6 +297,7 @@ impl Grid {
             clock: Arc::new(self.clock.clone()),
             client: Arc::clone(&self.client),
             guard: Arc::clone(&self.guard),
+            origins: Arc::clone(&self.origins),
             store_id,
             epoch,
             spawner: Spawner::new(self.spawner.clone()),

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hedgerow_core::limits;
-use hedgerow_core::position::SubscriptionId;
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::{Consent, TryMet, ValidationSettings};
 use hedgerow_dialect::delivery::{CustomHeaders, Signer};
@@ -16,7 +15,7 @@ use hedgerow_dialect::handshake::{cloud_events, event_grid};
 use hedgerow_io::chance;
 use hedgerow_io::clock::Clock;
 use hedgerow_io::http::watch::Mark;
-use hedgerow_io::http::{BodyError, Client, SendError, Target, Watch};
+use hedgerow_io::http::{BodyError, Client, Scheme, SendError, Target, Watch};
 use hedgerow_store::catalog::Exchange;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Method, Request};
@@ -28,12 +27,13 @@ use crate::wire::{Seen, WireAnswer, WireRequest};
 
 /// One handshake to make.
 pub(crate) struct HandshakeJob {
-    pub(crate) subscription: SubscriptionId,
     pub(crate) subscription_name: String,
     pub(crate) upper_case_name: bool,
     pub(crate) target: Target,
     /// Path and query of the endpoint, sent unchanged (ED-121, ED-164).
     pub(crate) path_and_query: PathAndQuery,
+    /// What is asked for as `Host`, if that is not the target's own (HP-165).
+    pub(crate) host_header: Option<HeaderValue>,
     pub(crate) form: Form,
     /// Those of the subscription's deliveries that do not depend on an event are sent here too (ED-151).
     pub(crate) custom_headers: CustomHeaders,
@@ -60,7 +60,6 @@ pub(crate) enum Form {
 
 /// What became of a handshake.
 pub(crate) struct HandshakeReport {
-    pub(crate) subscription: SubscriptionId,
     /// Of the handshake that it reports about.
     pub(crate) token: String,
     /// When the last try was sent.
@@ -72,6 +71,8 @@ pub(crate) struct HandshakeReport {
     pub(crate) wire: Option<WireRequest>,
     /// What went wrong first in the last try; `None` if the endpoint consents.
     pub(crate) failed_at: Option<Step>,
+    /// Whether the connection was to be encrypted.
+    pub(crate) has_tls: bool,
     /// Whether there was a connection at all is not known: the time was over before anything came back.
     pub(crate) is_connection_unknown: bool,
 }
@@ -175,13 +176,13 @@ pub(crate) async fn run(job: HandshakeJob) -> HandshakeReport {
             error,
         };
         return HandshakeReport {
-            subscription: job.subscription,
             token: job.token,
             sent,
             failed_at: match &consent {
                 Consent::Given(_) => None,
                 Consent::ByHand(_) | Consent::Refused(_) => ended_at.or(Some(Step::Consent)),
             },
+            has_tls: job.target.scheme() == Scheme::Https,
             is_connection_unknown,
             consent,
             exchange,
@@ -242,6 +243,9 @@ fn request(job: &HandshakeJob, code: &str, now: Timestamp) -> Request<Bytes> {
         if !name.as_str().starts_with("webhook-request-") {
             headers.insert(name, value.clone());
         }
+    }
+    if let Some(host) = &job.host_header {
+        headers.insert(http::header::HOST, host.clone());
     }
     let mut request = Request::new(Bytes::from(body));
     *request.method_mut() = method;

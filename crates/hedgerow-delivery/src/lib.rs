@@ -22,6 +22,7 @@
 //! | [`origin_groups`] | what is asked and told about origin groups and routes |
 //! | [`domain_topics`] | what is asked and told about topics of domains |
 //! | [`dry_run`] | what a handshake that is only tried is asked and tells |
+//! | [`origins`] | the groups of origins that subscriptions deliver to: what they are, and which origin is next |
 //! | [`note`] | what observers are told of each attempt |
 //! | [`remember`] | what the history is told of each attempt |
 //! | `gather`, `batch_answer` | how a batch is filled, and what its answer says of single events |
@@ -57,6 +58,7 @@ pub mod metrics;
 pub mod note;
 mod notice;
 pub mod origin_groups;
+pub mod origins;
 mod plan;
 mod remember;
 pub mod replay;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use hedgerow_core::outcome::{DeadLetterReason, Outcome};
 use hedgerow_core::time::Timestamp;
 use hedgerow_store::StoredEvent;
+use hedgerow_store::history::ToOrigin;
 use hedgerow_store::record::unpack_id;
 
 use crate::attempt::AttemptEnd;
@@ -37,6 +38,8 @@ pub struct AttemptNote {
     pub duration: Duration,
     /// It succeeded after its timeout, and counts all the same (ED-178).
     pub is_late: bool,
+    /// The origin that the attempt went to, if the destination is a group (HP-200).
+    pub to: Option<Arc<ToOrigin>>,
     /// What happens next.
     pub next: NoteNext,
 }
@@ -83,6 +86,7 @@ impl AttemptNote {
             ended: end.ended,
             duration: end.duration,
             is_late: false,
+            to: end.route.as_ref().map(|route| Arc::clone(&route.told)),
             next,
         }
     }
@@ -105,6 +109,7 @@ impl AttemptNote {
             ended: decided,
             duration: Duration::ZERO,
             is_late: false,
+            to: None,
             next,
         }
     }
@@ -128,6 +133,7 @@ impl AttemptNote {
             ended: written,
             duration: Duration::ZERO,
             is_late: false,
+            to: None,
             next: NoteNext::DeadLettered(reason),
         }
     }

@@ -14,7 +14,7 @@ use hedgerow_core::outcome::{DestinationKind, Overrides};
 use hedgerow_core::retry::RetryPolicy;
 use hedgerow_core::spec::{
     DeadLetterDestination, DeliverySchema, Destination, EndpointLimits, EndpointUrl, OnFailure,
-    ProbationSpec, Profile, WebhookTls,
+    OriginGroupEndpoint, ProbationSpec, Profile, WebhookTls,
 };
 use hedgerow_core::time::Timestamp;
 use hedgerow_core::validation::start_interval;
@@ -22,9 +22,10 @@ use hedgerow_dialect::delivery::{CustomHeaders, Signer};
 use hedgerow_io::http::{ExtraRoots, Target, TlsDemands};
 use hedgerow_store::catalog::{Subscription, Topic, source_name};
 
+use crate::origins::ToGroup;
 use crate::source::{path_of_topic, source_path};
 use crate::strike::Secrets;
-use crate::windows::EndpointKey;
+use crate::windows::{At, EndpointKey};
 
 /// What an attempt needs of its subscription.
 #[allow(clippy::struct_excessive_bools)] // Each is declared by itself.
@@ -38,9 +39,7 @@ pub(crate) struct Plan {
     /// Whether the topic tells of dead letters: what cannot be delivered of that must not go round in a circle (ED-264).
     pub(crate) is_of_notices: bool,
     pub(crate) subscription_name: Arc<str>,
-    pub(crate) target: Target,
-    /// The endpoint key of the target.
-    pub(crate) endpoint: Target,
+    pub(crate) to: To,
     /// Path and query of the endpoint, sent unchanged (ED-121).
     pub(crate) path_and_query: PathAndQuery,
     pub(crate) kind: DestinationKind,
@@ -82,6 +81,28 @@ pub(crate) struct Plan {
     path_secrets: OnceLock<Secrets>,
 }
 
+/// Where attempts go.
+#[derive(PartialEq)]
+pub(crate) enum To {
+    /// To one endpoint.
+    Endpoint {
+        target: Target,
+        /// The endpoint key of the target.
+        endpoint: Target,
+    },
+    /// To an origin of this group, which each attempt chooses (HP-200).
+    Group(ToGroup),
+}
+
+impl std::fmt::Display for To {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Endpoint { target, .. } => target.fmt(f),
+            Self::Group(to) => write!(f, "origin-group:{}", to.name),
+        }
+    }
+}
+
 /// The limits of events that never end.
 const NO_END: RetryPolicy = RetryPolicy {
     max_delivery_attempts: u16::MAX,
@@ -103,14 +124,12 @@ impl Plan {
             subscription: subscription.name.as_str().to_owned(),
             reason,
         };
-        let Destination::WebHook { endpoint_url, tls } = &subscription.spec.destination else {
-            return Err(refused(
-                "origin groups are not delivered to by this server".to_owned(),
-            ));
-        };
-        let (target, path_and_query) = endpoint(endpoint_url, tls).map_err(refused)?;
+        let (to, path_and_query) = to(&subscription.spec.destination).map_err(refused)?;
         let delayed_at = Arc::new(EndpointKey {
-            target: target.endpoint(),
+            at: match &to {
+                To::Endpoint { endpoint, .. } => At::Endpoint(endpoint.clone()),
+                To::Group(to) => At::Group(to.clone()),
+            },
             path: path_and_query.path().to_owned(),
         });
         let ordering = subscription.spec.ordering.as_ref();
@@ -121,8 +140,7 @@ impl Plan {
             source_path: source_path(topic, subscription.domain_topic.as_ref()),
             is_of_notices: topic.spec.source.is_some(),
             subscription_name: subscription.name.as_str().into(),
-            endpoint: target.endpoint(),
-            target,
+            to,
             path_and_query,
             kind: subscription.spec.destination.kind(),
             policy: if blocks {
@@ -176,9 +194,17 @@ impl Plan {
         destination.is_some_and(|to| containers.contains(to.container().as_str()))
     }
 
-    /// Whether both send to the same URL.
+    /// Whether both send to the same URL, or to the same path at the same group.
     pub(crate) fn is_same_endpoint(&self, other: &Self) -> bool {
-        self.target == other.target && self.path_and_query == other.path_and_query
+        self.to == other.to && self.path_and_query == other.path_and_query
+    }
+
+    /// The group that it delivers to, if it does.
+    pub(crate) const fn group(&self) -> Option<&ToGroup> {
+        match &self.to {
+            To::Endpoint { .. } => None,
+            To::Group(to) => Some(to),
+        }
     }
 }
 
@@ -189,6 +215,31 @@ pub(crate) fn secret_headers(headers: &CustomHeaders) -> Vec<String> {
     secret
         .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         .collect()
+}
+
+/// Where attempts go, and what is asked for there.
+fn to(destination: &Destination) -> Result<(To, PathAndQuery), String> {
+    match destination {
+        Destination::WebHook { endpoint_url, tls } => {
+            let (target, path_and_query) = endpoint(endpoint_url, tls)?;
+            let endpoint = target.endpoint();
+            Ok((To::Endpoint { target, endpoint }, path_and_query))
+        }
+        Destination::OriginGroup(group) => {
+            let to = ToGroup {
+                name: group.group().clone(),
+                protocol: group.protocol(),
+            };
+            Ok((To::Group(to), path_of_group(group)?))
+        }
+    }
+}
+
+/// What is asked for at each origin of a group.
+pub(crate) fn path_of_group(group: &OriginGroupEndpoint) -> Result<PathAndQuery, String> {
+    // It is in the form that a URL's path has.
+    let path = group.path().as_str();
+    path.parse().map_err(|error: InvalidUri| error.to_string())
 }
 
 /// Where requests to an endpoint go: who is connected to, and what is asked for there.

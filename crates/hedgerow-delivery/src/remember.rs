@@ -247,6 +247,7 @@ pub(crate) fn waiting(
         status: note.status,
         detail: note.detail,
         excerpt: None,
+        to: note.to,
         next: match note.next {
             NoteNext::Delivered => HistoryNext::Delivered,
             NoteNext::Due(due) => HistoryNext::Due(due),

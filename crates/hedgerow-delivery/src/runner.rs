@@ -39,6 +39,7 @@ use crate::expiries::Expiries;
 use crate::late::{ExchangeId, LateExchanges};
 use crate::letters::{LETTERS_MAX, Letters};
 use crate::metrics::SubscriptionMetrics;
+use crate::origins::{LastFailed, NoOrigin};
 use crate::plan::Plan;
 use crate::response_times::ResponseTimes;
 use crate::windows::Tickets;
@@ -82,6 +83,10 @@ pub(crate) struct Runner {
     parts: HashMap<u64, u64>,
     /// What is known beside if its events are ordered.
     pub(crate) order: Option<Box<order::Order>>,
+    /// Which origin of its group failed last for which event.
+    pub(crate) last_failed: LastFailed,
+    /// Why nothing can be sent to its group, if that was said.
+    pub(crate) no_origin: Option<NoOrigin>,
     /// The batches that are being made.
     pub(crate) gathering: Option<Gathering>,
     /// How long its batches took to be answered.
@@ -222,6 +227,8 @@ impl Runner {
             expiries: None,
             parts: HashMap::default(),
             order: None,
+            last_failed: LastFailed::default(),
+            no_origin: None,
             gathering: None,
             response_times: ResponseTimes::default(),
             gathered: 0,

@@ -9,12 +9,21 @@ use hedgerow_core::hold::{Period, Ticket, Window};
 use hedgerow_core::position::SubscriptionId;
 use hedgerow_io::http::Target;
 
-/// An endpoint as delayed delivery knows it: scheme, host, port and path. The query does not count, and there is one kind
-/// of destination.
+use crate::origins::ToGroup;
+
+/// An endpoint as delayed delivery knows it: scheme, host, port and path, or a group and a path. The query does not count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointKey {
-    pub(crate) target: Target,
+    pub(crate) at: At,
     pub(crate) path: String,
+}
+
+/// Where an endpoint is. A group is one place, whichever of its origins gets an attempt: how these are is not delayed
+/// delivery's (ED-316).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum At {
+    Endpoint(Target),
+    Group(ToGroup),
 }
 
 /// What an attempt carries for the holds, from its start to its end.

@@ -224,20 +224,43 @@ impl Selector {
         snapshot: &Snapshot,
         last_failed: Option<u32>,
     ) -> Result<Choice, Refused> {
+        let choice = self.select_other_free(snapshot, last_failed, Places::ALL)?;
+        choice.ok_or(Refused::NoOrigin)
+    }
+
+    /// The same among those that can take an attempt now; `None` if each of the kept ones could be chosen, and none of them can
+    /// take it. An origin that is busy hands its share to the other kept ones, and never to one that is not kept: who waits,
+    /// waits for the kept.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing can be chosen.
+    pub fn select_other_free(
+        &mut self,
+        snapshot: &Snapshot,
+        last_failed: Option<u32>,
+        free: Places,
+    ) -> Result<Option<Choice>, Refused> {
         let kept = snapshot.kept()?;
         let is_last = |place: &usize| {
             let origin = snapshot.origins().get(*place);
             origin.is_some_and(|origin| Some(origin.id) == last_failed)
         };
-        let Some(failed) = kept.places.iter().find(is_last) else {
-            return self.select(snapshot, None);
-        };
-        let others = kept.places.without(Places::NONE.with(failed));
-        if others.is_empty() {
-            return self.select(snapshot, None);
+        let free = kept.places.and(free);
+        if free.is_empty() {
+            return Ok(None);
         }
-        let place = self.again.turn(snapshot, kept.mode, others);
-        choice(snapshot, kept.mode, None, place.ok_or(Refused::NoOrigin)?)
+        let failed = kept.places.iter().find(is_last);
+        let others = free.without(failed.map_or(Places::NONE, |place| Places::NONE.with(place)));
+        let place = match failed {
+            // It is better than to wait for another one: there is none, or it is busy.
+            _ if others.is_empty() => self.first.turn(snapshot, kept.mode, free),
+            Some(_) => self.again.turn(snapshot, kept.mode, others),
+            None => self.first.turn(snapshot, kept.mode, others),
+        };
+        place
+            .map(|place| choice(snapshot, kept.mode, None, place))
+            .transpose()
     }
 }
 

@@ -74,6 +74,15 @@ impl Places {
     /// No origin.
     pub const NONE: Self = Self(0);
 
+    /// Every origin that a snapshot can have.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// Those that are in both.
+    #[must_use]
+    pub const fn and(self, those: Self) -> Self {
+        Self(self.0 & those.0)
+    }
+
     /// Whether the origin at this place is in it.
     #[must_use]
     pub const fn contains(self, place: usize) -> bool {
@@ -242,6 +251,18 @@ impl Snapshot {
         }
         snapshot.kept = snapshot.keep(Places::NONE);
         snapshot
+    }
+
+    /// The same group for somebody to whom these origins are disabled, whoever else may use them (HP-202).
+    #[must_use]
+    pub fn without(&self, disabled: Places) -> Self {
+        let mut origins = self.origins.clone();
+        for place in disabled.iter() {
+            if let Some(origin) = origins.get_mut(place) {
+                origin.is_enabled = false;
+            }
+        }
+        Self::new(self.choosing, origins)
     }
 
     /// The origins.

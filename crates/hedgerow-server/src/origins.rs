@@ -7,6 +7,7 @@
 //!           --> windows file, every minute and at the end                (HP-197)
 //! ```
 
+mod destinations;
 mod estimate;
 mod story;
 mod windows;
@@ -31,6 +32,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::config::ProbesConfig;
 
+pub use self::destinations::Destinations;
 pub use self::estimate::{GroupLoad, OriginEstimate, estimate_of, warnings};
 pub use self::story::{Counts, GroupCounts, OriginCounts, Story};
 use self::windows::WindowsFile;

@@ -32,7 +32,7 @@ use crate::guard::DevGuard;
 use crate::handle::{ServerHandle, ServerTime};
 use crate::listener::{Listener, ListenerOptions};
 use crate::local_dead_letters;
-use crate::origins::{self, Following, Origins};
+use crate::origins::{self, Destinations, Following, Origins};
 use crate::public_url::PublicUrl;
 use crate::publish::data_plane::PERIOD;
 use crate::state::{App, Counted};
@@ -404,6 +404,7 @@ fn start_engine(
         grid.clock(),
         state.subscribe(),
     );
+    let grid = grid.with_origins(Arc::new(Destinations::new(origins.prober.clone())));
     let counted = Counted {
         disk: grid.disk_counts(),
         metrics: grid.metrics(),

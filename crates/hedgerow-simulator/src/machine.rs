@@ -328,6 +328,7 @@ impl Machine {
             Arc::clone(&self.world),
         ));
         let parts = Parts {
+            origins: Arc::new(hedgerow_delivery::origins::NoOrigins),
             store: Arc::clone(&store) as Arc<dyn Store>,
             view,
             disk: disk as Arc<dyn Disk>,

@@ -13,7 +13,7 @@ mod replay;
 mod sealed;
 mod validation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::ops::Bound;
 
@@ -34,7 +34,7 @@ use self::names::Names;
 pub use self::origins::{DeclaredRoute, OriginGroup};
 pub use self::purge::{PURGES_MAX, Purge};
 pub use self::replay::{Replay, ReplayCounts, ReplayPlace, ReplayState};
-pub use self::validation::{Exchange, Provisioning, Validation, ValidationState};
+pub use self::validation::{Exchange, OriginValidation, Provisioning, Validation, ValidationState};
 
 /// A topic as declared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,6 +92,9 @@ pub struct Subscription {
     /// The newest handshake with its endpoint, or with that of `update`; `None` if none was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<Validation>,
+    /// The origins of its group that have consented to what is in force, by their addresses (HP-202).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub consented: BTreeSet<String>,
     /// What was declared since and is not in force, because its endpoint has not consented (ED-163).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<SubscriptionSpec>>,
@@ -312,6 +315,29 @@ impl Catalog {
         }
     }
 
+    /// What became of the consent of a group's origins, and of the origins themselves (HP-202).
+    fn follow_consents(&mut self, change: Change, next_seq: impl Fn(TopicId) -> u64) {
+        match change {
+            Change::OriginValidated {
+                id,
+                origin,
+                state,
+                allowed_rate,
+            } => {
+                if let Some(found) = self.subscriptions.get_mut(&id) {
+                    let next_seq = next_seq(found.topic);
+                    found.origin_validated(&origin, state, allowed_rate, next_seq);
+                }
+            }
+            Change::OriginsFollowed { id, added, removed } => {
+                if let Some(found) = self.subscriptions.get_mut(&id) {
+                    found.follow_group(added, &removed);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Applies a change that stands in the log where the next event of each topic would have the number `next_seq`.
     /// Returns the subscriptions that are gone with it.
     pub fn apply(
@@ -383,6 +409,9 @@ impl Catalog {
                     subscription.validated(state, allowed_rate, next_seq(subscription.topic));
                 }
             }
+            change @ (Change::OriginValidated { .. } | Change::OriginsFollowed { .. }) => {
+                self.follow_consents(change, next_seq);
+            }
             Change::SubscriptionReset { .. } => {}
             Change::SubscriptionPaused {
                 id,
@@ -421,7 +450,8 @@ impl Catalog {
         if let Some(name) = domain_topic {
             self.add_domain_topic(topic, name.clone(), subscription.created);
         }
-        if subscription.validation.is_none() {
+        let validation = subscription.validation.as_ref();
+        if validation.is_none_or(|validation| !validation.must_wait()) {
             subscription.begin(next_seq);
         }
         self.subscriptions.insert(id, subscription);
@@ -517,6 +547,7 @@ impl Subscription {
             filters: Vec::new(),
             former_filters: Vec::new(),
             validation: None,
+            consented: BTreeSet::new(),
             update: None,
             allowed_rate: None,
             is_paused: false,
@@ -560,7 +591,11 @@ impl Subscription {
     /// It is declared anew. With a handshake to come, what is in force stays so.
     fn declare(&mut self, spec: SubscriptionSpec, validation: Option<Validation>, next_seq: u64) {
         self.update = None;
-        let must_wait = validation.is_some();
+        let must_wait = validation.as_ref().is_some_and(Validation::must_wait);
+        // Who consented did so to what was declared before; without a handshake that is the same place.
+        if validation.is_some() && !must_wait {
+            self.consented.clear();
+        }
         self.validation = validation;
         match (self.is_active(), must_wait) {
             (true, true) => self.update = Some(Box::new(spec)),

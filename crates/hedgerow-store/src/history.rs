@@ -36,7 +36,7 @@ pub use self::ids::AcceptedEvent;
 use self::ids::Run;
 pub use self::record::{
     DETAIL_BYTES_MAX, EVENT_ID_BYTES_MAX, EXCERPT_BYTES_MAX, HistoryKind, HistoryNext,
-    HistoryRecord, ResponseExcerpt,
+    HistoryRecord, OriginMode, ResponseExcerpt, ToOrigin,
 };
 use self::writer::Shared;
 use crate::disk::Disk;

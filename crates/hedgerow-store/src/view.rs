@@ -410,6 +410,8 @@ impl View {
             | Change::SubscriptionCreated { .. }
             | Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
+            | Change::OriginValidated { .. }
+            | Change::OriginsFollowed { .. }
             | Change::SubscriptionPaused { .. }
             | Change::SubscriptionPurgeEnded { .. }
             | Change::SubscriptionDeleted { .. }

@@ -212,7 +212,7 @@ fn subscription_lines(subscription: &Value, domain: &str, telling: Telling) -> V
     }
     for (row, attempt) in table.zip(attempts) {
         lines.push(format!("    {row}"));
-        let said = [next(attempt), telling.said(attempt)];
+        let said = [origin(attempt), next(attempt), telling.said(attempt)];
         let said = said.iter().flatten();
         lines.extend(
             said.flat_map(|said| telling.wrapped(&format!("{:MARGIN$}{said}", ""), MARGIN + 2)),
@@ -257,6 +257,20 @@ fn with_batch(outcome: String, attempt: &Value) -> Value {
         Some(events) => format!("{outcome}, batch of {events}").into(),
         None => outcome.into(),
     }
+}
+
+/// To which origin of a group it went, and why there (HP-200).
+fn origin(attempt: &Value) -> Option<String> {
+    let origin = &attempt["origin"];
+    let (name, address) = (origin["name"].as_str()?, origin["address"].as_str()?);
+    let why = match (origin["insteadOf"].as_str(), origin["mode"].as_str()) {
+        (Some(failed), _) => format!("another than {failed}, which failed before"),
+        (None, Some("single")) => "the only enabled one".to_owned(),
+        (None, Some("unknown_tier")) => "none is known to be healthy".to_owned(),
+        (None, Some("fail_open")) => "all are unhealthy, failing open".to_owned(),
+        (None, _) => "by latency and weight".to_owned(),
+    };
+    Some(output::printable(&format!("to {name} ({address}): {why}")))
 }
 
 /// What followed an attempt that was no success.

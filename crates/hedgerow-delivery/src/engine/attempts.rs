@@ -54,9 +54,23 @@ impl Engine {
             self.phase == Phase::Running && usage.queued_bytes < limits::JOURNAL_QUEUE_BYTES_MAX;
         self.endpoints.end_rest();
         self.endpoints.grow_older(self.turn.instant);
+        self.look_at_groups();
         let room = self.room_for_attempts(usage.record_room_bytes);
-        while may_start && let Some((seated, mut seat)) = self.endpoints.next_turn(self.turn, room)
-        {
+        if !may_start {
+            return Ok(());
+        }
+        loop {
+            let had_group_turn = self.start_at_a_group(room)?;
+            let Some((seated, mut seat)) = self.endpoints.next_turn(self.turn, room) else {
+                if had_group_turn {
+                    continue;
+                }
+                return Ok(());
+            };
+            if self.endpoints.end_wait_for_origins(seated) {
+                self.start_at_origin(seated, Some(seat), room)?;
+                continue;
+            }
             if let Some(runner) = self.runners.get_mut(&seated) {
                 runner.is_queued = false;
             }
@@ -69,20 +83,29 @@ impl Engine {
             if id != seated {
                 self.endpoints.pass(&mut seat, id);
             }
-            let batches = |runner: &Runner| runner.plan.batch.is_some();
-            if self.runners.get(&id).is_some_and(batches) {
-                self.gather(id, next, seat);
-            } else {
-                self.start(id, &next, seat)?;
-            }
-            self.queue_if_ready(id)?;
-            self.plan_wake(id)?;
+            self.start_one(id, next, seat)?;
         }
-        Ok(())
+    }
+
+    /// Starts what was taken, or lets it be made into a batch.
+    pub(super) fn start_one(
+        &mut self,
+        id: SubscriptionId,
+        next: Next,
+        seat: Seat,
+    ) -> Result<(), StoreError> {
+        let batches = |runner: &Runner| runner.plan.batch.is_some();
+        if self.runners.get(&id).is_some_and(batches) {
+            self.gather(id, next, seat);
+        } else {
+            self.start(id, &next, seat)?;
+        }
+        self.queue_if_ready(id)?;
+        self.plan_wake(id)
     }
 
     /// What was due when its subscription stood in line may have to end by the time of its turn.
-    fn queue_ended(&mut self, id: SubscriptionId) {
+    pub(super) fn queue_ended(&mut self, id: SubscriptionId) {
         if let Some(runner) = self.runners.get(&id)
             && let Some(next) = self.first_due(runner)
             && self.why_it_ends(runner, &next).is_some()
@@ -140,8 +163,12 @@ impl Engine {
             attempt: progress.attempts,
             plan: Arc::clone(&runner.plan),
             started: now,
+            route: seat.route.clone(),
             exchange: self.clock.open_exchange(),
         };
+        if let Some(route) = &job.route {
+            self.groups.note_start(route);
+        }
         let attempt = attempt::run(Arc::clone(&self.context), job, self.report_to.clone());
         let abort = self.spawner.spawn(attempt).abort_handle();
         runner.note_start(now.timestamp);
@@ -170,11 +197,16 @@ impl Engine {
             let (seq, Some(progress)) = (row.seq, row.attempt()) else {
                 continue;
             };
-            let (next, progress) = self.after_lost_end(id, progress);
             let key = DeliveryKey {
                 subscription: id,
                 seq,
             };
+            if progress.attempts == 0 {
+                // It was begun without an attempt (ED-315), and when it is due again was not written any more.
+                self.journal_due(key, self.began, progress)?;
+                continue;
+            }
+            let (next, progress) = self.after_lost_end(id, progress);
             self.end_without_outcome(key, next, progress, None)?;
         }
         Ok(())

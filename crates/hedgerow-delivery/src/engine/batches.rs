@@ -112,6 +112,10 @@ impl Engine {
                 Verdict::Success if !end.entries.accepts(one.place) => named,
                 met => met,
             };
+            if let Some(route) = &end.route {
+                let has_failed = verdict != Verdict::Success && parts.is_none();
+                self.note_origin(id, one.seq, route.id, has_failed);
+            }
             let next = match (&parts, one.flight.progress) {
                 _ if one.flight.is_settled => NoteNext::Delivered,
                 (Some(parts), Some(progress)) => {

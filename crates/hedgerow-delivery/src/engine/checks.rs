@@ -3,13 +3,15 @@
 
 use hedgerow_core::limits;
 use hedgerow_core::name::SubscriptionName;
-use hedgerow_core::spec::{Destination, InputSchema, SpecError, SubscriptionSpec, TopicSpec};
+use hedgerow_core::spec::{
+    Destination, InputSchema, OriginGroupEndpoint, SpecError, SubscriptionSpec, TopicSpec,
+};
 use hedgerow_io::http::ExtraRoots;
 use hedgerow_store::catalog::Subscription;
 
 use super::Engine;
 use crate::command::CommandError;
-use crate::plan::{endpoint, tls_demands};
+use crate::plan::{endpoint, path_of_group, tls_demands};
 
 impl Engine {
     /// Judges a subscription as its declaration would, of a topic that is there or that is declared before it, as
@@ -114,16 +116,34 @@ impl Engine {
         }))
     }
 
+    /// Refuses a group that there is not, and one with an origin that no attempt could reach (ED-120).
+    fn judge_group(&self, to: &OriginGroupEndpoint) -> Result<(), CommandError> {
+        let refused = |message: String| {
+            let field = "destination.properties.originGroup".to_owned();
+            CommandError::Invalid(SpecError { field, message })
+        };
+        let name = to.group().as_str();
+        if self.view.catalog().origin_group_named(name).is_none() {
+            return Err(refused(format!("there is no origin group \"{name}\"")));
+        }
+        for origin in self.enabled_origins(to) {
+            let url = url::Url::parse(&origin.target.to_string());
+            let url = url.map_err(|error| refused(error.to_string()))?;
+            self.guard.judge_url(&url).map_err(|denied| {
+                refused(format!(
+                    "its origin \"{}\" cannot be used: {denied}",
+                    origin.name
+                ))
+            })?;
+        }
+        path_of_group(to).map(drop).map_err(refused)
+    }
+
     /// Refuses an endpoint that no attempt could reach, in the words of the rule that closes it (FC-15).
     fn judge_endpoint(&self, spec: &SubscriptionSpec) -> Result<(), CommandError> {
         let (endpoint_url, tls) = match &spec.destination {
             Destination::WebHook { endpoint_url, tls } => (endpoint_url, tls),
-            Destination::OriginGroup(_) => {
-                return Err(CommandError::Invalid(SpecError {
-                    field: "destination.endpointType".to_owned(),
-                    message: "origin groups are not delivered to by this server".to_owned(),
-                }));
-            }
+            Destination::OriginGroup(to) => return self.judge_group(to),
         };
         let refused_at = |member: &str, message: String| {
             let field = format!("destination.properties.{member}");

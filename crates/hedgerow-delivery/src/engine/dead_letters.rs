@@ -435,6 +435,7 @@ impl Engine {
             status: 0,
             detail: None,
             excerpt: None,
+            to: None,
             next,
         });
     }

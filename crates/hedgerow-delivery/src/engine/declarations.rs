@@ -35,6 +35,8 @@ enum Wanted {
     Gone(SubscriptionId),
     /// The time of a subscription has come.
     Expired(SubscriptionId),
+    /// The group of a subscription may have other origins than were asked.
+    Origins(SubscriptionId),
 }
 
 /// Answers who asked for a change, once it holds or cannot be made.
@@ -142,6 +144,7 @@ impl Engine {
                 Some(Wanted::PurgeEnded(id)) => self.change_for_end_of_purge(id),
                 Some(Wanted::Gone(id)) => self.change_for_gone(id),
                 Some(Wanted::Expired(id)) => self.change_for_expiration(id),
+                Some(Wanted::Origins(id)) => self.change_for_new_origins(id),
                 None => break,
             };
             let Some((change, answered)) = change else {
@@ -193,6 +196,12 @@ impl Engine {
     /// Lets a subscription be deleted whose time has come, once the changes before it hold.
     pub(super) fn note_expiration(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
         self.declarations.waiting.push_back(Wanted::Expired(id));
+        self.next_change()
+    }
+
+    /// Lets a subscription ask the origins of its group that were not asked, once the changes before it hold.
+    pub(super) fn note_new_origins(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
+        self.declarations.waiting.push_back(Wanted::Origins(id));
         self.next_change()
     }
 

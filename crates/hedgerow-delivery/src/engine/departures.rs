@@ -18,12 +18,12 @@ use hedgerow_io::http::Target;
 use hedgerow_store::StoreError;
 use hedgerow_store::catalog::Change;
 use http::uri::PathAndQuery;
-use http::{Method, Request};
+use http::{HeaderValue, Method, Request};
 use tokio::sync::Semaphore;
 
 use super::declarations::{Answered, nobody_waits};
 use super::{Engine, Phase};
-use crate::plan::endpoint;
+use crate::plan::{endpoint, path_of_group};
 use crate::source::source_path;
 
 /// When subscriptions go, and notices of those that went.
@@ -44,6 +44,8 @@ struct Notice {
     source_path: String,
     target: Target,
     path_and_query: PathAndQuery,
+    /// What is asked for as `Host`, if that is not the target's own (HP-165).
+    host_header: Option<HeaderValue>,
 }
 
 impl Default for Departures {
@@ -129,10 +131,23 @@ impl Engine {
         if found.spec.event_delivery_schema != DeliverySchema::EventGridSchema {
             return;
         }
-        let Destination::WebHook { endpoint_url, tls } = &found.spec.destination else {
-            return;
+        let reached = match &found.spec.destination {
+            Destination::WebHook { endpoint_url, tls } => {
+                let reached = endpoint(endpoint_url, tls).ok();
+                reached.map(|(target, path_and_query)| (target, path_and_query, None))
+            }
+            // One request, as to an endpoint: to the first that gets deliveries.
+            Destination::OriginGroup(to) => {
+                let consents = self.validations.consents(catalog, id);
+                let mut origins = self.enabled_origins(to).into_iter();
+                let origin = origins.find(|origin| consents.has(origin));
+                let path_and_query = path_of_group(to).ok();
+                origin
+                    .zip(path_and_query)
+                    .map(|(origin, path)| (origin.target.clone(), path, origin.host_header.clone()))
+            }
         };
-        let Ok((target, path_and_query)) = endpoint(endpoint_url, tls) else {
+        let Some((target, path_and_query, host_header)) = reached else {
             return;
         };
         let notice = Notice {
@@ -140,6 +155,7 @@ impl Engine {
             source_path: source_path(topic, found.domain_topic.as_ref()),
             target,
             path_and_query,
+            host_header,
         };
         self.departures.leaving.push(notice);
     }
@@ -192,6 +208,11 @@ impl Notice {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.path_and_query.clone().into();
         *request.headers_mut() = deletion::headers(&notice, upper_case_name);
+        if let Some(host) = &self.host_header {
+            request
+                .headers_mut()
+                .insert(http::header::HOST, host.clone());
+        }
         request
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hedgerow_core::spec::{Destination, SubscriptionSpec};
 use hedgerow_core::validation::ValidationSettings;
 use hedgerow_store::catalog::Subscription;
 use tokio::sync::OwnedSemaphorePermit;
@@ -15,6 +16,7 @@ use crate::command::{Answer, CommandError};
 use crate::dry_run::{DryRun, DryRunQuery};
 use crate::endpoint_test::{self, EndpointTest, EndpointTestQuery, NONE, TestJob};
 use crate::handshake::{self, HandshakeJob};
+use crate::origins::{Origin, Route};
 use crate::plan::Plan;
 
 /// What testing an endpoint takes.
@@ -95,34 +97,74 @@ impl Engine {
         query: &DryRunQuery,
         is_watched: bool,
     ) -> Result<HandshakeJob, CommandError> {
-        let DryRunQuery { topic, name, spec } = query;
+        let DryRunQuery {
+            topic,
+            name,
+            spec,
+            origin,
+        } = query;
         self.check_subscription(topic, None, false, name, spec)?;
         let settings = ValidationSettings {
             // Whoever asks can ask again, and is waiting.
             tries_max: 1,
             ..(*self.validations.settings).clone()
         };
-        let job = self.handshake_job(Asked {
-            id: NONE,
+        let asked = Asked {
             source_path: self.source_path(topic),
             name: name.as_str(),
             spec,
             token: &new_token(NONE),
             settings: Arc::new(settings),
-        });
+        };
+        let origin = self.tried_origin(spec, origin.as_deref())?;
+        let address = origin.as_ref().map(|origin| &*origin.address);
+        let job = self.handshake_job(asked, address);
         // It was judged above, by the same rules.
         let job = job.map_err(|_| CommandError::Unavailable)?;
         Ok(HandshakeJob { is_watched, ..job })
     }
 
+    /// The origin that is tried; `None` of an endpoint.
+    fn tried_origin(
+        &self,
+        spec: &SubscriptionSpec,
+        name: Option<&str>,
+    ) -> Result<Option<Arc<Origin>>, CommandError> {
+        let Destination::OriginGroup(to) = &spec.destination else {
+            return Ok(None);
+        };
+        let mut origins = self.enabled_origins(to).into_iter();
+        let found = origins.find(|origin| Some(&*origin.name) == name);
+        found.map(Some).ok_or_else(|| CommandError::NotFound {
+            what: "enabled origin",
+            name: name.unwrap_or_default().to_owned(),
+        })
+    }
+
     fn test_of(&self, query: EndpointTestQuery) -> Result<Test, CommandError> {
         let EndpointTestQuery { endpoint, event } = query;
         let handshake = self.tried_handshake(&endpoint, true)?;
-        let DryRunQuery { topic, name, spec } = endpoint;
-        let is_needed = self.validations.is_needed_for(&spec);
+        let DryRunQuery {
+            topic,
+            name,
+            spec,
+            origin,
+        } = endpoint;
+        let origin = self.tried_origin(&spec, origin.as_deref())?;
+        let is_needed = match &origin {
+            None => self.validations.is_needed_for(&spec),
+            Some(origin) => self.validations.is_needed_at(origin),
+        };
         let existing = self.subscription_named(&topic, name.as_str()).ok();
-        let is_consented = existing
-            .is_some_and(|existing| existing.is_active() && existing.spec.is_consented_with(&spec));
+        let is_consented = existing.is_some_and(|existing| {
+            let has_consent = |origin: &Arc<Origin>| existing.has_consent_of(&origin.address);
+            existing.is_active()
+                && existing.spec.is_consented_with(&spec)
+                && origin.as_ref().is_none_or(has_consent)
+        });
+        let group = spec.destination.origin_group();
+        let group = group.map_or("", |group| group.as_str()).to_owned();
+        let route = origin.map(|origin| Arc::new(Route::tried(&group, origin)));
         let (topic, domain_topic) = self.source_named(&topic)?;
         let subscription = Subscription {
             domain_topic,
@@ -138,6 +180,7 @@ impl Engine {
                 topic: topic.id,
                 event,
                 retry: self.settings.retry.clone(),
+                route,
             },
         })
     }

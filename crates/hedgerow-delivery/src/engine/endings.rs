@@ -140,8 +140,11 @@ impl Engine {
             }),
             (None, Some(outcome)) => Some(Progress::unattempted(next.published, outcome)),
             // Of one that was begun without an attempt nothing is known, unless it was held.
-            (progress, None) => progress
-                .filter(|known| known.attempts > 0 || known.last_outcome == Outcome::Probation),
+            (progress, None) => progress.filter(|known| {
+                // Of what was held, or had no origin, the reason is known without an attempt (ED-228, ED-315).
+                let known_for = [Outcome::Probation, Outcome::Disabled];
+                known.attempts > 0 || known_for.contains(&known.last_outcome)
+            }),
         }
     }
 

@@ -14,6 +14,7 @@ use super::{Engine, Phase};
 use crate::explain::{
     DeliveryStanding, EventStandings, Place, SUBSCRIPTIONS_MAX, StandingsQuery, Waiting, WaitingFor,
 };
+use crate::plan::To;
 use crate::runner::Standing;
 use crate::source::path_of_topic;
 
@@ -179,6 +180,10 @@ impl Engine {
         if runner.plan.is_paused {
             return WaitingFor::Resume;
         }
+        if let Some(why) = self.no_origin_for(runner) {
+            let at = due.filter(|at| *at > now);
+            return WaitingFor::Origin { why, at };
+        }
         let gate = self.gate(runner);
         match (gate, due) {
             (Gate::Held(until), _) if due.is_none_or(|due| due <= until) => {
@@ -226,7 +231,10 @@ impl Engine {
         if runner.unsettled_successes >= self.settings.unsettled_successes_max {
             return WaitingFor::Settlements;
         }
-        self.endpoints.waiting_for(&runner.plan.endpoint, runner.id)
+        match &runner.plan.to {
+            To::Endpoint { endpoint, .. } => self.endpoints.waiting_for(endpoint, runner.id),
+            To::Group(_) => self.waiting_for_origin(runner),
+        }
     }
 }
 

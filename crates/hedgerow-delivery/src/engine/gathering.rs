@@ -19,6 +19,7 @@ use super::{Engine, Phase};
 use crate::attempt::Job;
 use crate::endpoints::Seat;
 use crate::gather::{self, Batch, Gather, Gathered};
+use crate::plan::To;
 use crate::runner::{Flight, Gathering, Next, Runner, WAITING_MAX};
 
 /// Batches that one task makes at most: enough that waking it costs little beside making them.
@@ -85,14 +86,18 @@ impl Engine {
         // Those of a key go one behind the other, and what starts at a pace needs no hurry.
         let is_paced =
             plan.start_interval.is_some() || plan.limits.max_requests_per_second.is_some();
+        // And each goes to an origin of its own, which is chosen when it is its turn.
         if runner.order.is_some() || is_paced {
             return 1;
         }
+        let To::Endpoint { endpoint, .. } = &plan.to else {
+            return 1;
+        };
         let own = plan.limits.max_concurrency.map_or(usize::MAX, |max| {
             max.get().saturating_sub(self.open_attempts(runner)) as usize
         });
         // This one has its seat.
-        let spare = self.endpoints.spare(&plan.endpoint, id).min(own);
+        let spare = self.endpoints.spare(endpoint, id).min(own);
         AHEAD_MAX.min(1 + spare)
     }
 
@@ -256,8 +261,12 @@ impl Engine {
             attempt: progress[0].attempts,
             plan: Arc::clone(&runner.plan),
             started: now,
+            route: seat.route.clone(),
             exchange: self.clock.open_exchange(),
         };
+        if let Some(route) = &job.route {
+            self.groups.note_start(route);
+        }
         let sending = gather::send(
             Arc::clone(&self.context),
             job,

@@ -7,6 +7,7 @@ use hedgerow_store::view::BEHIND_IN_FLIGHT;
 use super::Engine;
 use crate::gauges::{EndpointCredits, GaugesFrom, GaugesPage, Load, SubscriptionGauges};
 use crate::metrics::SubscriptionNames;
+use crate::plan::To;
 use crate::runner::Runner;
 
 /// Rows of the due index that one look goes through for dead letters, over all subscriptions.
@@ -69,7 +70,10 @@ impl Engine {
     /// How many attempts run at the endpoint of a subscription, and how many may; nothing if it does not deliver yet.
     pub(super) fn credits_of(&self, found: &Subscription) -> Option<EndpointCredits> {
         let runner = self.runners.get(&found.id)?;
-        Some(self.endpoints.credits(&runner.plan.endpoint))
+        match &runner.plan.to {
+            To::Endpoint { endpoint, .. } => Some(self.endpoints.credits(endpoint)),
+            To::Group(_) => Some(self.credits_of_group(runner)),
+        }
     }
 
     /// How much there is to do for a subscription.

@@ -44,6 +44,7 @@ impl Engine {
             status: 0,
             detail: None,
             excerpt: None,
+            to: None,
             next,
         };
         let position = Position {

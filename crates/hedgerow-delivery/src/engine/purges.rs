@@ -450,6 +450,7 @@ impl Engine {
                     status: 0,
                     detail: None,
                     excerpt: None,
+                    to: None,
                     next: HistoryNext::Purged,
                 });
             }

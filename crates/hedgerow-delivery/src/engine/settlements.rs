@@ -90,6 +90,9 @@ impl Engine {
         self.give_back(flight.seat.take(), signal);
         let end_status = end.found.met.status();
         let progress = flight.progress.filter(|_| !flight.is_settled);
+        if let Some(route) = &end.route {
+            self.note_origin(key.subscription, key.seq, route.id, outcome.is_some());
+        }
         match (outcome, progress) {
             (Some(outcome), _) => metrics.note_failed(outcome, end.found.met.status()),
             (None, Some(_)) => note_delivered(&metrics, &end),

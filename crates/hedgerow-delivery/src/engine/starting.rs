@@ -13,6 +13,7 @@ use hedgerow_store::StoreError;
 
 use super::{Engine, Phase};
 use crate::endpoints::Seat;
+use crate::plan::To;
 use crate::runner::{Next, Runner};
 use crate::windows::EndpointKey;
 
@@ -67,7 +68,10 @@ impl Engine {
             && !runner.is_queued
         {
             runner.is_queued = true;
-            self.endpoints.queue(&runner.plan.endpoint, id);
+            match &runner.plan.to {
+                To::Endpoint { endpoint, .. } => self.endpoints.queue(endpoint, id),
+                To::Group(_) => self.endpoints.queue_for_group(id),
+            }
         }
     }
 
@@ -142,7 +146,14 @@ impl Engine {
         {
             return None;
         }
-        let (target, delayed_at) = (&runner.plan.endpoint, &runner.plan.delayed_at);
+        let delayed_at = &runner.plan.delayed_at;
+        // An origin is chosen for each batch, in the line for that.
+        let To::Endpoint {
+            endpoint: target, ..
+        } = &runner.plan.to
+        else {
+            return None;
+        };
         let room = self.room_for_attempts(records.room_bytes);
         let seat = self.endpoints.seat_beside(target, id, self.turn, room)?;
         if let Some(endpoint) = self.windows.get_mut(delayed_at) {
@@ -152,7 +163,11 @@ impl Engine {
     }
 
     /// What the subscription would start now that another one, or itself, has a seat.
-    fn startable(&self, id: SubscriptionId, seated: SubscriptionId) -> Option<(DueOrder, Next)> {
+    pub(super) fn startable(
+        &self,
+        id: SubscriptionId,
+        seated: SubscriptionId,
+    ) -> Option<(DueOrder, Next)> {
         let runner = self.runners.get(&id)?;
         let is_free = matches!(self.gate(runner), Gate::Open | Gate::Trial);
         if !is_free || !self.may_begin(runner, Some(seated)) || runner.plan.is_paused {
@@ -189,7 +204,10 @@ impl Engine {
 
     /// How many attempts of a subscription run at its endpoint; what was timed out does not count (design D7).
     pub(super) fn open_attempts(&self, runner: &Runner) -> u32 {
-        self.endpoints.open(&runner.plan.endpoint, runner.id)
+        match &runner.plan.to {
+            To::Endpoint { endpoint, .. } => self.endpoints.open(endpoint, runner.id),
+            To::Group(_) => self.endpoints.open_at_origins(runner.id),
+        }
     }
 
     /// Whether the next attempt is the trial after a window of the endpoint.

@@ -15,7 +15,7 @@ use hedgerow_store::record::CatalogChange;
 use super::reader::TopicReader;
 use super::{Engine, Phase};
 use crate::command::{PublishTopic, TopicTable};
-use crate::plan::Plan;
+use crate::plan::{Plan, To};
 use crate::runner::{Held, Runner};
 use crate::source::path_of_topic;
 
@@ -39,6 +39,7 @@ impl Engine {
             self.add_runner(id)?;
             self.take_up_in_flight(id)?;
             self.take_up_validation(id)?;
+            self.follow_origins(id)?;
             self.follow_expiration(id);
             if let Some(runner) = self.runners.get_mut(&id) {
                 runner.follow_unknown_starts(self.began);
@@ -63,8 +64,11 @@ impl Engine {
             Change::TopicUpdated { .. } | Change::TopicKeysChanged { .. } => self.publish_topics(),
             Change::DomainTopicCreated { .. } | Change::ReplayMoved { .. } => {}
             Change::DomainTopicDeleted { domain, .. } => self.remove_gone(*domain)?,
-            Change::OriginGroupDeclared { .. }
-            | Change::OriginGroupDeleted { .. }
+            Change::OriginGroupDeclared { name, .. } => {
+                self.publish_origins();
+                self.follow_origins_of(name)?;
+            }
+            Change::OriginGroupDeleted { .. }
             | Change::RouteDeclared { .. }
             | Change::RouteDeleted { .. } => self.publish_origins(),
             Change::TopicDeleted { id } => {
@@ -74,12 +78,15 @@ impl Engine {
             }
             Change::SubscriptionCreated { id, .. }
             | Change::SubscriptionUpdated { id, .. }
-            | Change::SubscriptionValidated { id, .. } => {
+            | Change::SubscriptionValidated { id, .. }
+            | Change::OriginValidated { id, .. } => {
                 self.renew_plan(*id)?;
                 self.follow_validation(*id);
+                self.follow_origins(*id)?;
                 self.follow_expiration(*id);
                 self.wake_replays_of(*id);
             }
+            Change::OriginsFollowed { id, .. } => self.follow_validation(*id),
             Change::SubscriptionPaused { id, .. } => self.renew_plan(*id)?,
             Change::SubscriptionReset { id } => self.end_holds(*id)?,
             Change::SubscriptionPurged { id, .. } => self.begin_purge(*id)?,
@@ -233,7 +240,7 @@ impl Engine {
         self.leave_endpoint(&runner.plan.delayed_at, id)?;
         runner.late.end_all();
         self.letter_writes.note_problem(id, None);
-        self.endpoints.leave(&runner.plan.endpoint, id);
+        self.leave_line(&runner.plan, id);
         if let Some(reader) = self.readers.get_mut(&runner.topic) {
             reader.subscriptions.remove(&id);
             reader.behind.remove(&id);
@@ -241,6 +248,13 @@ impl Engine {
             self.moved.insert(runner.topic);
         }
         Ok(())
+    }
+
+    fn leave_line(&mut self, plan: &Plan, id: SubscriptionId) {
+        match &plan.to {
+            To::Endpoint { endpoint, .. } => self.endpoints.leave(endpoint, id),
+            To::Group(_) => self.endpoints.leave_group(id),
+        }
     }
 
     /// Takes over what changed. Attempts to another endpoint than the present one are ended (ED-189).
@@ -263,7 +277,7 @@ impl Engine {
         runner.follow_pace();
         if !former.is_same_endpoint(&plan) {
             runner.is_queued = false;
-            self.endpoints.leave(&former.endpoint, id);
+            self.leave_line(&former, id);
             self.abort_flights(id, Outcome::Canceled)?;
             self.change_endpoint(id, &former)?;
         }

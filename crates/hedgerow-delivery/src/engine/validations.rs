@@ -37,15 +37,18 @@ pub(super) struct Validations {
     /// The same, with those that wait for their turn.
     pub(super) dry_runs_asked: Arc<Semaphore>,
     /// Those that are to be made, in order.
-    queue: VecDeque<SubscriptionId>,
+    queue: VecDeque<Asks>,
     /// Those that were not ended when the server did. They wait with the deliveries.
-    found: Vec<SubscriptionId>,
-    running: HashMap<SubscriptionId, Running>,
+    found: Vec<Asks>,
+    running: HashMap<Asks, Running>,
     /// When those that wait for somebody end.
-    deadlines: BTreeSet<(Timestamp, SubscriptionId)>,
+    deadlines: BTreeSet<(Timestamp, Asks)>,
     /// Who wants to know how the handshake of a subscription ends.
     waiting: HashMap<SubscriptionId, Waiting>,
 }
+
+/// Which handshake: of a subscription with its endpoint, or with the origin of its group at this address (HP-202).
+pub(super) type Asks = (SubscriptionId, Option<String>);
 
 /// Who waits for the end of a handshake.
 struct Waiting {
@@ -65,11 +68,13 @@ impl Waiting {
 struct Running {
     token: String,
     abort: AbortHandle,
+    /// It has reported, and what that means is on its way to the catalog.
+    is_over: bool,
 }
 
 /// What a handshake has come to, if it is still under way when this is looked at.
 pub(super) struct Conclusion {
-    subscription: SubscriptionId,
+    of: Asks,
     token: String,
     state: ValidationState,
     allowed_rate: Option<NonZeroU32>,
@@ -117,8 +122,13 @@ impl Validations {
             .is_needed_at(host.as_deref().unwrap_or_default())
     }
 
-    fn abort(&mut self, id: SubscriptionId) {
-        if let Some(running) = self.running.remove(&id) {
+    fn running_count(&self) -> usize {
+        let running = self.running.values();
+        running.filter(|running| !running.is_over).count()
+    }
+
+    fn abort(&mut self, of: &Asks) {
+        if let Some(running) = self.running.remove(of) {
             running.abort.abort();
         }
     }
@@ -134,7 +144,13 @@ impl Engine {
     ) -> Option<Validation> {
         let is_consented = existing
             .is_some_and(|existing| existing.is_active() && existing.spec.is_consented_with(spec));
-        let is_needed = !is_consented && self.validations.is_needed_for(spec);
+        if is_consented {
+            return None;
+        }
+        if let Destination::OriginGroup(to) = &spec.destination {
+            return Some(self.handshakes_for_group(id, to));
+        }
+        let is_needed = self.validations.is_needed_for(spec);
         is_needed.then(|| Validation::new(new_token(id)))
     }
 
@@ -143,13 +159,25 @@ impl Engine {
         let Some((subscription, validation)) = self.validation(id) else {
             return Ok(());
         };
+        if !validation.origins.is_empty() {
+            for (of, _, state) in self.handshakes_of(id) {
+                match state {
+                    ValidationState::AwaitingManualAction { until, .. } => {
+                        self.validations.deadlines.insert((until, of));
+                    }
+                    ValidationState::Creating => self.validations.found.push(of),
+                    ValidationState::Succeeded | ValidationState::Failed { .. } => {}
+                }
+            }
+            return Ok(());
+        }
         if !validation.state.is_open() {
             return Ok(());
         }
         if !self.validations.is_needed_for(subscription.newest()) {
             // The settings ask for it no longer.
             let conclusion = Conclusion {
-                subscription: id,
+                of: (id, None),
                 token: validation.token.clone(),
                 state: ValidationState::Succeeded,
                 allowed_rate: None,
@@ -157,10 +185,11 @@ impl Engine {
             };
             return self.conclude(conclusion);
         }
+        let of = (id, None);
         if let ValidationState::AwaitingManualAction { until, .. } = validation.state {
-            self.validations.deadlines.insert((until, id));
+            self.validations.deadlines.insert((until, of));
         } else {
-            self.validations.found.push(id);
+            self.validations.found.push(of);
         }
         Ok(())
     }
@@ -171,40 +200,73 @@ impl Engine {
         self.validations.queue.extend(found);
     }
 
-    /// Does what the catalog now asks for: begins a handshake, waits for its end, or forgets it.
+    /// Does what the catalog now asks for: begins handshakes, waits for their ends, or forgets them.
     pub(super) fn follow_validation(&mut self, id: SubscriptionId) {
-        self.validations.deadlines.retain(|(_, of)| *of != id);
-        let Some((subscription, validation)) = self.validation(id) else {
-            self.validations.abort(id);
-            return self.tell_waiting(id);
+        self.validations
+            .deadlines
+            .retain(|(_, (other, _))| *other != id);
+        let handshakes = self.handshakes_of(id);
+        let known = |of: &Asks| handshakes.iter().any(|(known, ..)| known == of);
+        let running = self.validations.running.keys();
+        let mut gone: Vec<_> = running
+            .filter(|of| of.0 == id && !known(of))
+            .cloned()
+            .collect();
+        gone.sort_unstable();
+        for of in gone {
+            self.validations.abort(&of);
+        }
+        for (of, token, state) in handshakes {
+            self.follow_handshake(of, &token, &state);
+        }
+        self.tell_waiting(id);
+    }
+
+    /// Those of a subscription: with its endpoint, or with each origin of its group.
+    fn handshakes_of(&self, id: SubscriptionId) -> Vec<(Asks, String, ValidationState)> {
+        let Some((_, validation)) = self.validation(id) else {
+            return Vec::new();
         };
-        let (state, token) = (validation.state.clone(), validation.token.clone());
-        let source = self.view.catalog().source_of(subscription);
-        log(&source, subscription, &state);
-        let running = self.validations.running.get(&id);
+        if validation.token.is_empty() {
+            let origins = validation.origins.iter();
+            let handshakes = origins.map(|(address, origin)| {
+                let of = (id, Some(address.clone()));
+                (of, origin.token.clone(), origin.state.clone())
+            });
+            return handshakes.collect();
+        }
+        let (token, state) = (validation.token.clone(), validation.state.clone());
+        vec![((id, None), token, state)]
+    }
+
+    fn follow_handshake(&mut self, of: Asks, token: &str, state: &ValidationState) {
+        let running = self.validations.running.get(&of);
         let is_running = running.is_some_and(|running| running.token == token);
+        let is_queued = self.validations.queue.contains(&of);
+        if *state == ValidationState::Creating && (is_running || is_queued) {
+            return;
+        }
+        if let Some(subscription) = self.view.catalog().subscription(of.0) {
+            let source = self.view.catalog().source_of(subscription);
+            log(&source, subscription, of.1.as_deref(), state);
+        }
+        self.validations.abort(&of);
         match state {
-            ValidationState::Creating if is_running => return,
-            ValidationState::Creating => {
-                self.validations.abort(id);
-                self.validations.queue.push_back(id);
-                return;
-            }
+            ValidationState::Creating => self.validations.queue.push_back(of),
             ValidationState::AwaitingManualAction { until, .. } => {
-                self.validations.deadlines.insert((until, id));
+                self.validations.deadlines.insert((*until, of));
             }
             ValidationState::Succeeded | ValidationState::Failed { .. } => {}
         }
-        self.validations.abort(id);
-        self.tell_waiting(id);
     }
 
     /// Forgets the handshakes of subscriptions that are gone.
     pub(super) fn forget_validations_of_the_gone(&mut self) {
         let catalog = self.view.catalog();
         let validations = &self.validations;
-        let known = validations.running.keys().chain(validations.waiting.keys());
-        let late = validations.deadlines.iter().map(|(_, id)| id);
+        let running = validations.running.keys().map(|(id, _)| id);
+        let known = running.chain(validations.waiting.keys());
+        let late = validations.deadlines.iter().map(|(_, (id, _))| id);
         let gone: BTreeSet<_> = known
             .chain(late)
             .filter(|id| catalog.subscription(**id).is_none())
@@ -218,28 +280,27 @@ impl Engine {
     /// Makes handshakes until no more may run.
     pub(super) fn start_handshakes(&mut self) -> Result<(), StoreError> {
         while self.phase != Phase::Stopping
-            && self.validations.running.len() < limits::HANDSHAKES_MAX
+            && self.validations.running_count() < limits::HANDSHAKES_MAX
         {
-            let Some(id) = self.validations.queue.pop_front() else {
+            let Some(of) = self.validations.queue.pop_front() else {
                 break;
             };
-            self.start_handshake(id)?;
+            self.start_handshake(of)?;
         }
         Ok(())
     }
 
-    fn start_handshake(&mut self, id: SubscriptionId) -> Result<(), StoreError> {
-        let Some((subscription, validation)) = self.validation(id) else {
+    fn start_handshake(&mut self, of: Asks) -> Result<(), StoreError> {
+        let Some((subscription, token, state)) = self.handshake(&of) else {
             return Ok(());
         };
-        let is_running = self.validations.running.contains_key(&id);
-        if is_running || validation.state != ValidationState::Creating {
+        let is_running = self.validations.running.contains_key(&of);
+        if is_running || *state != ValidationState::Creating {
             return Ok(());
         }
-        let token = validation.token.clone();
+        let token = token.to_owned();
         let topic = self.view.catalog().topic(subscription.topic);
         let asked = Asked {
-            id,
             source_path: topic
                 .map(|topic| source_path(topic, subscription.domain_topic.as_ref()))
                 .unwrap_or_default(),
@@ -248,7 +309,7 @@ impl Engine {
             token: &token,
             settings: Arc::clone(&self.validations.settings),
         };
-        let job = match self.handshake_job(asked) {
+        let job = match self.handshake_job(asked, of.1.as_deref()) {
             Ok(job) => job,
             // It was judged when it was declared; the rules became stricter since. Nothing else would end the handshake.
             Err(error) => {
@@ -258,7 +319,7 @@ impl Engine {
                     ..Exchange::default()
                 };
                 return self.conclude(Conclusion {
-                    subscription: id,
+                    of,
                     token,
                     state: ValidationState::Failed { exchange },
                     allowed_rate: None,
@@ -271,11 +332,15 @@ impl Engine {
             .spawn(async move { Ok(handshake::run(job).await) });
         let abort = task.abort_handle();
         let told_token = token.clone();
-        self.validations
-            .running
-            .insert(id, Running { token, abort });
+        let running = Running {
+            token,
+            abort,
+            is_over: false,
+        };
+        let told_of = of.clone();
+        self.validations.running.insert(of, running);
         let told = move |report| Internal::HandshakeEnded {
-            subscription: id,
+            of: told_of,
             token: told_token,
             report,
         };
@@ -286,16 +351,16 @@ impl Engine {
     /// Takes what became of a handshake.
     pub(super) fn handshake_ended(
         &mut self,
-        id: SubscriptionId,
+        of: Asks,
         token: &str,
         report: Result<HandshakeReport, StoreError>,
     ) -> Result<(), StoreError> {
         // One that was ended by us says nothing: the catalog knows what is next.
-        let running = self.validations.running.get(&id);
-        if running.is_none_or(|running| running.token != token) {
+        let running = self.validations.running.get_mut(&of);
+        let Some(running) = running.filter(|running| running.token == token) else {
             return Ok(());
-        }
-        self.validations.running.remove(&id);
+        };
+        running.is_over = true;
         let report = report?;
         let (state, rate) = match report.consent {
             Consent::Given(rate) => (ValidationState::Succeeded, rate),
@@ -310,11 +375,12 @@ impl Engine {
                 (ValidationState::Failed { exchange }, AllowedRate::Unlimited)
             }
         };
+        let allowed_rate = self.ceiling(of.0, rate);
         self.conclude(Conclusion {
-            subscription: report.subscription,
+            of,
             token: report.token,
             state,
-            allowed_rate: self.ceiling(id, rate),
+            allowed_rate,
             answer: None,
         })
     }
@@ -342,14 +408,14 @@ impl Engine {
     /// Ends the handshakes whose URL was not opened in time (ED-158).
     pub(super) fn expire_validations(&mut self) -> Result<(), StoreError> {
         let now = self.now();
-        while let Some((until, id)) = self.validations.deadlines.first().copied()
-            && until <= now
+        while let Some((until, _)) = self.validations.deadlines.first()
+            && *until <= now
+            && let Some((_, of)) = self.validations.deadlines.pop_first()
         {
-            self.validations.deadlines.remove(&(until, id));
-            let Some((_, validation)) = self.validation(id) else {
+            let Some((_, token, state)) = self.handshake(&of) else {
                 continue;
             };
-            let ValidationState::AwaitingManualAction { exchange, .. } = &validation.state else {
+            let ValidationState::AwaitingManualAction { exchange, .. } = state else {
                 continue;
             };
             let exchange = Exchange {
@@ -361,8 +427,8 @@ impl Engine {
                 ..exchange.clone()
             };
             let conclusion = Conclusion {
-                subscription: id,
-                token: validation.token.clone(),
+                token: token.to_owned(),
+                of,
                 state: ValidationState::Failed { exchange },
                 allowed_rate: None,
                 answer: None,
@@ -378,13 +444,13 @@ impl Engine {
         callback: &Callback,
         answer: Answer<Called>,
     ) -> Result<(), StoreError> {
-        let Some((id, subscription, validation)) = self.validation_of(&callback.token) else {
+        let Some((of, subscription, state)) = self.validation_of(&callback.token) else {
             reply(answer, Ok(Called::Unknown));
             return Ok(());
         };
         let takes_post =
             subscription.newest().event_delivery_schema == DeliverySchema::CloudEventSchemaV1_0;
-        let refused = match validation.state {
+        let refused = match *state {
             _ if callback.is_post && !takes_post => Some(Called::GetOnly),
             ValidationState::Succeeded => Some(Called::Used),
             ValidationState::Failed { .. } => Some(Called::Expired),
@@ -402,11 +468,12 @@ impl Engine {
         } else {
             AllowedRate::Unlimited
         };
+        let allowed_rate = self.ceiling(of.0, rate);
         self.conclude(Conclusion {
-            subscription: id,
+            of,
             token: callback.token.clone(),
             state: ValidationState::Succeeded,
-            allowed_rate: self.ceiling(id, rate),
+            allowed_rate,
             answer: Some(answer),
         })
     }
@@ -451,16 +518,15 @@ impl Engine {
         conclusion: Conclusion,
     ) -> Option<(Change, Answered)> {
         let Conclusion {
-            subscription: id,
+            of,
             token,
             state,
             allowed_rate,
             answer,
         } = conclusion;
-        let found = self.validation(id);
-        let found = found.filter(|(_, validation)| validation.token == token);
-        let Some((subscription, _)) = found.filter(|(_, validation)| validation.state.is_open())
-        else {
+        let found = self.handshake(&of);
+        let found = found.filter(|(_, present, _)| *present == token);
+        let Some((subscription, ..)) = found.filter(|(.., state)| state.is_open()) else {
             if let Some(answer) = answer {
                 let called = match found {
                     Some(_) => Called::Used,
@@ -474,10 +540,18 @@ impl Engine {
             topic: self.view.catalog().source_of(subscription),
             subscription: subscription.name.as_str().to_owned(),
         };
-        let change = Change::SubscriptionValidated {
-            id,
-            state,
-            allowed_rate,
+        let change = match of {
+            (id, None) => Change::SubscriptionValidated {
+                id,
+                state,
+                allowed_rate,
+            },
+            (id, Some(origin)) => Change::OriginValidated {
+                id,
+                origin,
+                state,
+                allowed_rate,
+            },
         };
         let answered: Answered = Box::new(move |made| {
             if let Some(answer) = answer {
@@ -492,13 +566,30 @@ impl Engine {
         Some((subscription, subscription.validation.as_ref()?))
     }
 
+    /// The token and the state of a handshake.
+    fn handshake(&self, of: &Asks) -> Option<(&Subscription, &str, &ValidationState)> {
+        let (subscription, validation) = self.validation(of.0)?;
+        Some(match &of.1 {
+            None => (subscription, &validation.token, &validation.state),
+            Some(address) => {
+                let origin = validation.origins.get(address)?;
+                (subscription, &origin.token, &origin.state)
+            }
+        })
+    }
+
     /// The handshake with this token. It is compared in constant time; the id before it is no secret.
-    fn validation_of(&self, token: &str) -> Option<(SubscriptionId, &Subscription, &Validation)> {
+    fn validation_of(&self, token: &str) -> Option<(Asks, &Subscription, &ValidationState)> {
         let (id, _) = token.split_once('.')?;
         let id = SubscriptionId(id.parse().ok()?);
         let (subscription, validation) = self.validation(id)?;
-        let is_it = validation.token.as_bytes().ct_eq(token.as_bytes());
-        bool::from(is_it).then_some((id, subscription, validation))
+        let is_it = |other: &str| bool::from(other.as_bytes().ct_eq(token.as_bytes()));
+        if is_it(&validation.token) {
+            return Some(((id, None), subscription, &validation.state));
+        }
+        let mut origins = validation.origins.iter();
+        let (address, origin) = origins.find(|(_, origin)| is_it(&origin.token))?;
+        Some(((id, Some(address.clone())), subscription, &origin.state))
     }
 }
 
@@ -511,7 +602,7 @@ pub(super) fn new_token(id: SubscriptionId) -> String {
 }
 
 /// One line for each step of a handshake.
-fn log(topic: &str, subscription: &Subscription, state: &ValidationState) {
+fn log(topic: &str, subscription: &Subscription, origin: Option<&str>, state: &ValidationState) {
     let name = subscription.name.as_str();
     let is_update = subscription.update.is_some();
     let provisioning = state.provisioning().as_str();
@@ -519,6 +610,7 @@ fn log(topic: &str, subscription: &Subscription, state: &ValidationState) {
         None => tracing::info!(
             topic,
             subscription = name,
+            origin,
             is_update,
             provisioning,
             "endpoint validation"
@@ -526,6 +618,7 @@ fn log(topic: &str, subscription: &Subscription, state: &ValidationState) {
         Some(exchange) => tracing::warn!(
             topic,
             subscription = name,
+            origin,
             is_update,
             provisioning,
             status = exchange.status,

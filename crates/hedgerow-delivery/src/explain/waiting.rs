@@ -3,6 +3,7 @@
 use hedgerow_core::time::Timestamp;
 
 use crate::command::HoldInfo;
+use crate::origins::NoOrigin;
 
 /// Why no attempt of a delivery runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +23,13 @@ pub enum WaitingFor {
     Start,
     /// The subscription is paused.
     Resume,
+    /// An origin of its group that it can be sent to (HP-094, ED-315).
+    Origin {
+        /// Why there is none.
+        why: NoOrigin,
+        /// When it is looked for again; `None` for in a moment.
+        at: Option<Timestamp>,
+    },
     /// The end of probation, or of delayed delivery.
     EndOfHold,
     /// The time of its next attempt.
@@ -85,6 +93,7 @@ impl WaitingFor {
             Self::UsableEndpoint => "UsableEndpoint",
             Self::Start => "Start",
             Self::Resume => "Resume",
+            Self::Origin { .. } => "Origin",
             Self::EndOfHold => "EndOfHold",
             Self::DueTime { .. } => "DueTime",
             Self::Trial => "Trial",

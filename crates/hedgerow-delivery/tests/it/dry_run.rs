@@ -23,6 +23,7 @@ fn query(endpoint: &str, more: &Value) -> DryRunQuery {
         topic: "orders".to_owned(),
         name: "the-sub".parse().unwrap(),
         spec: Box::new(SubscriptionSpec::check(&spec).unwrap().spec),
+        origin: None,
     }
 }
 

@@ -26,6 +26,7 @@ fn query(world: &World, more: &Value) -> EndpointTestQuery {
             topic: "orders".to_owned(),
             name: "the-sub".parse().unwrap(),
             spec: Box::new(SubscriptionSpec::check(&spec).unwrap().spec),
+            origin: None,
         },
         event: StoredEvent {
             published: world.now(),

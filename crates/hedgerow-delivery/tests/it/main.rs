@@ -21,6 +21,7 @@ mod explain;
 mod fairness;
 mod fencing;
 mod golden;
+mod groups;
 mod held;
 mod held_ends;
 mod history;

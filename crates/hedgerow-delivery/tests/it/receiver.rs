@@ -175,6 +175,8 @@ pub struct Receiver {
     notices: Arc<Mutex<Vec<Asked>>>,
     parting: Arc<Mutex<Meet>>,
     script: Arc<Script>,
+    /// What single hosts do, whatever the script says.
+    hosts: Arc<Mutex<HashMap<String, Meet>>>,
 }
 
 impl Receiver {
@@ -195,6 +197,16 @@ impl Receiver {
             notices: Arc::default(),
             parting: Arc::new(Mutex::new(Meet::status(200))),
             script: Arc::new(script),
+            hosts: Arc::default(),
+        }
+    }
+
+    /// From now on this host does this with every attempt, whatever the script says; `None` for what that says.
+    pub fn host(&self, host: &str, meet: Option<Meet>) {
+        let mut hosts = self.hosts.lock().unwrap();
+        match meet {
+            Some(meet) => drop(hosts.insert(host.to_owned(), meet)),
+            None => drop(hosts.remove(host)),
         }
     }
 
@@ -233,7 +245,9 @@ impl Receiver {
 pub fn network(receiver: Receiver) -> ScriptedNetwork {
     ScriptedNetwork::new(Arc::new(move |target, stream| {
         let attempts = receiver.refused.lock().unwrap().len();
-        let meet = (receiver.script)("refused", attempts);
+        let own = receiver.hosts.lock().unwrap();
+        let own = own.get(&target.host().to_string()).cloned();
+        let meet = own.unwrap_or_else(|| (receiver.script)("refused", attempts));
         if let Meet::NoName | Meet::Refused = meet {
             receiver
                 .refused
@@ -352,7 +366,8 @@ fn answer(
     let attempt = attempts
         .entry((host.clone(), event_id.clone()))
         .or_default();
-    let meet = (receiver.script)(&event_id, *attempt);
+    let own = receiver.hosts.lock().unwrap().get(&host).cloned();
+    let meet = own.unwrap_or_else(|| (receiver.script)(&event_id, *attempt));
     *attempt += 1;
     drop(attempts);
     let seen = Seen {

@@ -37,6 +37,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::balance::assert_balanced;
+use crate::groups::FixedOrigins;
 use crate::letter_box::LetterBox;
 pub use crate::receiver::{Asked, Greet, Meet, Seen};
 use crate::receiver::{Receiver, network};
@@ -72,6 +73,7 @@ struct Ground {
     history: Option<HistoryHandle>,
     letters: Arc<LetterBox>,
     metrics: Arc<Metrics>,
+    origins: Arc<FixedOrigins>,
 }
 
 /// A table whose writes fail, or panic, when a test says so.
@@ -227,6 +229,7 @@ impl World {
             history,
             letters: Arc::new(LetterBox::new(begun)),
             metrics: Arc::default(),
+            origins: Arc::default(),
         };
         let (stop, stopped) = watch::channel(false);
         let engine = ground.engine(&settings, &receiver, 1, false);
@@ -245,6 +248,16 @@ impl World {
             stop,
             engine,
         }
+    }
+
+    /// How the origins of groups are.
+    pub fn origins(&self) -> &FixedOrigins {
+        &self.ground.origins
+    }
+
+    /// From now on a host does this with every attempt; `None` for what the script says.
+    pub fn host(&self, host: &str, meet: Option<Meet>) {
+        self.receiver.host(host, meet);
     }
 
     /// What was counted.
@@ -639,6 +652,7 @@ impl Ground {
         }
         let network = Arc::new(network(receiver.clone()));
         let parts = Parts {
+            origins: Arc::clone(&self.origins) as _,
             store: Arc::clone(&self.shelf) as _,
             view,
             disk,

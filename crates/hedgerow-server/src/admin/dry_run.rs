@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use hedgerow_core::name::SubscriptionName;
 use hedgerow_core::spec::{DeliverySchema, SubscriptionSpec};
+use hedgerow_delivery::command::EngineHandle;
 use hedgerow_delivery::dry_run::{DryRun, DryRunQuery, Step};
 use hedgerow_store::catalog::Provisioning;
 use serde_json::{Value, json};
@@ -28,13 +29,49 @@ pub async fn post(
     complete(&app, profile_of(&engine, &topic), &mut body);
     keep_secrets(&engine, &topic, name.as_str(), &mut body).await?;
     let spec = Box::new(SubscriptionSpec::check(&body)?.spec);
-    let query = DryRunQuery {
-        topic,
-        name,
-        spec: spec.clone(),
+    let mut tried = Vec::new();
+    for origin in origins_of(&engine, &spec) {
+        let query = DryRunQuery {
+            topic: topic.clone(),
+            name: name.clone(),
+            spec: spec.clone(),
+            origin: origin.clone(),
+        };
+        let dry_run = engine.dry_run(query).await?;
+        tried.push((origin, shown_handshake(&spec, &dry_run)));
+    }
+    Ok(Json(shown(&spec, tried)))
+}
+
+/// The enabled origins of a group, each of which is tried; `None` alone for an endpoint, which has none.
+pub fn origins_of(engine: &EngineHandle, spec: &SubscriptionSpec) -> Vec<Option<String>> {
+    let Some(group) = spec.destination.origin_group() else {
+        return vec![None];
     };
-    let dry_run = engine.dry_run(query).await?;
-    Ok(Json(shown(&spec, &dry_run)))
+    let table = engine.origins();
+    let found = table.group_named(group.as_str());
+    let origins = found.map(|(_, found)| found.group.settings().origins.iter());
+    let enabled = origins
+        .into_iter()
+        .flatten()
+        .filter(|origin| origin.enabled);
+    let names: Vec<_> = enabled.map(|origin| Some(origin.name.clone())).collect();
+    // What is wrong with a group that has none is told by the first try.
+    if names.is_empty() { vec![None] } else { names }
+}
+
+/// What was tried: of an endpoint as it is, of a group origin by origin.
+pub fn shown(spec: &SubscriptionSpec, tried: Vec<(Option<String>, Value)>) -> Value {
+    let mut all = Vec::new();
+    for (origin, mut json) in tried {
+        if origin.is_none() {
+            json["endpointBaseUrl"] = json!(spec.destination.endpoint());
+            return json;
+        }
+        json["origin"] = json!(origin);
+        all.push(json);
+    }
+    json!({ "endpointBaseUrl": spec.destination.endpoint(), "origins": all })
 }
 
 /// The name that the endpoint is told.
@@ -44,12 +81,6 @@ pub fn named(body: &Value) -> Result<SubscriptionName, ApiError> {
         Value::String(name) => Ok(name.parse()?),
         _ => Err(ApiError::member("name", "must be a text")),
     }
-}
-
-fn shown(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
-    let mut json = shown_handshake(spec, dry_run);
-    json["endpointBaseUrl"] = json!(spec.destination.endpoint());
-    json
 }
 
 /// What each step of a handshake came to.
@@ -63,7 +94,7 @@ pub fn shown_handshake(spec: &SubscriptionSpec, dry_run: &DryRun) -> Value {
         Some(_) if dry_run.is_by_hand => Provisioning::AwaitingManualAction,
         Some(_) => Provisioning::Failed,
     };
-    let has_tls = spec.destination.endpoint().starts_with("https:");
+    let has_tls = dry_run.has_tls;
     let steps = Step::ALL.into_iter();
     let steps = steps.filter(|step| has_tls || *step != Step::Tls);
     let steps: Vec<Value> = steps.map(|step| shown_step(step, dry_run)).collect();

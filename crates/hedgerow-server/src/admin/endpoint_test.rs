@@ -18,7 +18,7 @@ use hedgerow_store::catalog::split_source;
 use hedgerow_store::record::PackedEvents;
 use serde_json::{Map, Value, json};
 
-use super::dry_run::{named, shown_handshake};
+use super::dry_run::{named, origins_of, shown, shown_handshake};
 use super::extract::Source;
 use super::json_body;
 use super::sample::{Defaults, Sample};
@@ -44,16 +44,23 @@ pub async fn post(
         Some(Value::String(name)) => declared(&app, &topic, &name, members).await?,
         Some(_) => return Err(ApiError::member("eventSubscription", "must be a text")),
     };
-    let query = EndpointTestQuery {
-        endpoint: DryRunQuery {
-            topic: topic.clone(),
-            name,
-            spec: spec.clone(),
-        },
-        event: event(&app, &topic, sample)?,
-    };
-    let test = app.engine()?.test_endpoint(query).await?;
-    Ok(Json(shown(&spec, &test)))
+    let event = event(&app, &topic, sample)?;
+    let engine = app.engine()?;
+    let mut tried = Vec::new();
+    for origin in origins_of(&engine, &spec) {
+        let query = EndpointTestQuery {
+            endpoint: DryRunQuery {
+                topic: topic.clone(),
+                name: name.clone(),
+                spec: spec.clone(),
+                origin: origin.clone(),
+            },
+            event: event.clone(),
+        };
+        let test = engine.test_endpoint(query).await?;
+        tried.push((origin, shown_test(&spec, &test)));
+    }
+    Ok(Json(shown(&spec, tried)))
 }
 
 /// The endpoint of a subscription that is declared.
@@ -113,7 +120,7 @@ fn event(app: &App, source: &str, sample: Option<Value>) -> Result<StoredEvent, 
     Ok(StoredEvent { published, bytes })
 }
 
-fn shown(spec: &SubscriptionSpec, test: &EndpointTest) -> Value {
+fn shown_test(spec: &SubscriptionSpec, test: &EndpointTest) -> Value {
     let handshake = test.handshake.as_ref().map(|handshake| {
         let mut json = shown_handshake(spec, handshake);
         let wire = handshake.wire.as_ref();
@@ -122,7 +129,6 @@ fn shown(spec: &SubscriptionSpec, test: &EndpointTest) -> Value {
         json
     });
     json!({
-        "endpointBaseUrl": spec.destination.endpoint(),
         "handshake": handshake,
         "event": shown_event(test),
     })

@@ -134,7 +134,7 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
     let latency_ms = u64::try_from(record.latency.as_millis()).unwrap_or(u64::MAX);
     let has_latency = is_attempt && record.kind != HistoryKind::AttemptWithoutOutcome;
     let excerpt = record.excerpt.as_ref();
-    json!({
+    let mut shown = json!({
         "eventId": record.event_id,
         "topic": record.topic_name,
         "eventSubscription": record.subscription_name,
@@ -155,5 +155,15 @@ pub(super) fn shown(record: &HistoryRecord) -> Value {
         "deadLetterTime": written,
         "dropReason": drop_reason.map(DropReason::as_str),
         "final": !matches!(record.next, HistoryNext::Due(_)),
-    })
+    });
+    if let Some(to) = &record.to {
+        shown["origin"] = json!({
+            "group": to.group,
+            "name": to.origin,
+            "address": to.address,
+            "mode": to.mode.as_str(),
+            "insteadOf": to.instead_of,
+        });
+    }
+    shown
 }

@@ -117,6 +117,7 @@ fn details(waiting_for: WaitingFor) -> Vec<(&'static str, Value)> {
         | WaitingFor::Trial
         | WaitingFor::EarlierEvent
         | WaitingFor::Settlements => Vec::new(),
+        WaitingFor::Origin { why, .. } => vec![("noOrigin", json!(why.as_str()))],
         WaitingFor::Reading { behind } => vec![("eventsBehind", json!(behind))],
         WaitingFor::Pace { until } => vec![("notBefore", json!(until.to_string()))],
         WaitingFor::MaxConcurrency { open, limit } => vec![
@@ -292,6 +293,11 @@ fn why_it_waits(waiting: &Waiting) -> Option<String> {
             } else {
                 format!("the subscription is paused{since}")
             }
+        }
+        WaitingFor::Origin { why, at } => {
+            let then = at.map(|at| format!(", it is looked for again at {at}"));
+            let then = then.unwrap_or_default();
+            format!("there is no origin to send it to: {}{then}", why.as_str())
         }
         WaitingFor::EndOfHold => {
             let until = hold.until.map(|until| format!(" until {until}"));

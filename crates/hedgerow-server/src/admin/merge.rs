@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// Members of answers that are no part of a declaration.
-const READ_ONLY: [&str; 12] = [
+const READ_ONLY: [&str; 13] = [
     "name",
     "id",
     "topic",
@@ -15,6 +15,7 @@ const READ_ONLY: [&str; 12] = [
     "warnings",
     "allowedRequestsPerMinute",
     "validation",
+    "origins",
     "update",
     "ended",
 ];

@@ -1,7 +1,7 @@
 //! What is shown of handshakes with endpoints.
 
 use hedgerow_delivery::command::SubscriptionInfo;
-use hedgerow_store::catalog::{Exchange, Provisioning, Subscription, ValidationState};
+use hedgerow_store::catalog::{Exchange, Provisioning, Subscription, Validation, ValidationState};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
@@ -36,14 +36,16 @@ pub fn show(subscription: &Subscription, json: &mut Value) {
     if let Some(rate) = subscription.allowed_rate {
         json["allowedRequestsPerMinute"] = json!(rate);
     }
-    let exchange = subscription
-        .validation
-        .as_ref()
-        .and_then(|validation| shown(&validation.state));
+    let validation = subscription.validation.as_ref();
+    let exchange = validation.and_then(|validation| shown(&validation.state));
+    let origins = validation.map(|validation| shown_origins(validation, subscription));
     match &subscription.update {
         None => {
             if let Some(exchange) = exchange {
                 json["validation"] = exchange;
+            }
+            if let Some(origins) = origins.filter(|origins| !origins.is_empty()) {
+                json["origins"] = origins.into();
             }
         }
         // What is in force stands beside it (ED-163).
@@ -54,8 +56,33 @@ pub fn show(subscription: &Subscription, json: &mut Value) {
             if let Some(exchange) = exchange {
                 json["update"]["validation"] = exchange;
             }
+            if let Some(origins) = origins.filter(|origins| !origins.is_empty()) {
+                json["update"]["origins"] = origins.into();
+            }
         }
     }
+}
+
+/// How far each origin of a group has come that has to consent (HP-202). Never its token.
+fn shown_origins(validation: &Validation, subscription: &Subscription) -> Vec<Value> {
+    let asked = validation.origins.iter().map(|(address, origin)| {
+        let mut json = json!({
+            "address": address,
+            "provisioningState": origin.state.provisioning().as_str(),
+        });
+        if let Some(exchange) = shown(&origin.state) {
+            json["validation"] = exchange;
+        }
+        json
+    });
+    let in_force = subscription.update.is_none();
+    let consented = subscription.consented.iter().filter(|_| in_force);
+    let before = consented.filter(|address| !validation.origins.contains_key(*address));
+    let before = before.map(|address| {
+        let state = Provisioning::Succeeded.as_str();
+        json!({ "address": address, "provisioningState": state })
+    });
+    asked.chain(before).collect()
 }
 
 /// What is known of a handshake that has not succeeded (ED-161). Never its token.

@@ -38,6 +38,7 @@ mod signatures;
 mod signing;
 mod support;
 mod tls;
+mod to_groups;
 mod tokens;
 mod validation;
 mod waits;

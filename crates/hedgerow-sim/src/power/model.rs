@@ -189,6 +189,8 @@ impl Model {
             // Nobody here waits for an endpoint.
             Change::SubscriptionUpdated { .. }
             | Change::SubscriptionValidated { .. }
+            | Change::OriginValidated { .. }
+            | Change::OriginsFollowed { .. }
             | Change::TopicUpdated { .. }
             | Change::SubscriptionPaused { .. }
             | Change::DomainTopicCreated { .. }

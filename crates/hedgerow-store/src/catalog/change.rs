@@ -1,5 +1,6 @@
 //! The changes of the catalog, as the log has them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
 use hedgerow_core::name::{
@@ -12,7 +13,10 @@ use hedgerow_origin::route::RouteSettings;
 use hedgerow_origin::settings::Group;
 use serde::{Deserialize, Serialize};
 
-use super::{ReplayCounts, ReplayPlace, ReplayState, TopicKeys, Validation, ValidationState};
+use super::{
+    OriginValidation, ReplayCounts, ReplayPlace, ReplayState, TopicKeys, Validation,
+    ValidationState,
+};
 
 /// A change of the catalog, the JSON of a [`crate::record::CatalogChange`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -105,6 +109,29 @@ pub enum Change {
         /// Where it succeeded: how many requests a minute the endpoint takes, if it said so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         allowed_rate: Option<NonZeroU32>,
+    },
+    /// The handshake with one origin of a subscription's group went on, or ended (HP-202).
+    OriginValidated {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// The address of the origin.
+        origin: String,
+        /// How far it has come.
+        state: ValidationState,
+        /// Where it succeeded: how many requests a minute the origin takes, if it said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        allowed_rate: Option<NonZeroU32>,
+    },
+    /// A subscription's group has other origins than were asked.
+    OriginsFollowed {
+        /// Which subscription.
+        id: SubscriptionId,
+        /// Those that are asked from now on, by their addresses.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        added: BTreeMap<String, OriginValidation>,
+        /// Those that are no part of it any more.
+        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+        removed: BTreeSet<String>,
     },
     /// Nothing of a subscription is attempted from now on, or it is attempted again.
     SubscriptionPaused {
@@ -212,6 +239,8 @@ impl Change {
             Self::SubscriptionCreated { id, .. }
             | Self::SubscriptionUpdated { id, .. }
             | Self::SubscriptionValidated { id, .. }
+            | Self::OriginValidated { id, .. }
+            | Self::OriginsFollowed { id, .. }
             | Self::SubscriptionPaused { id, .. }
             | Self::SubscriptionReset { id }
             | Self::SubscriptionPurged { id, .. }

@@ -150,6 +150,15 @@ fn visit_members(
 fn visit_subscription(declared: &mut Value, visit: &mut Visit<'_>) -> Result<(), StoreError> {
     visit_members(declared, "subscription", &OF_SUBSCRIPTION, visit)?;
     let id = declared.get("id").and_then(Value::as_u64).unwrap_or(0);
+    // The tokens of a group's origins, in a subscription and in changes.
+    for pointer in ["/validation/origins", "/added"] {
+        let origins = declared.pointer_mut(pointer);
+        for (address, origin) in origins.and_then(Value::as_object_mut).into_iter().flatten() {
+            if let Some(token) = origin.get_mut("token") {
+                visit(&format!("subscription {id} token of {address}"), token)?;
+            }
+        }
+    }
     for (name, pointer) in ATTRIBUTES {
         let list = declared.pointer_mut(pointer).and_then(Value::as_array_mut);
         for attribute in list.into_iter().flatten() {

@@ -1,6 +1,9 @@
 //! What is remembered of the handshake with a subscription's endpoint: so that it goes on after a crash, and so that a
 //! person learns why it failed (ED-161).
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
+
 use hedgerow_core::spec::SubscriptionSpec;
 use hedgerow_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,8 +15,43 @@ use super::Subscription;
 pub struct Validation {
     /// The secret at the end of the URL that completes it. Not shown by `Debug`.
     pub token: String,
+    /// How far it has come. Of a group of origins: how far the first has come that consents.
+    pub state: ValidationState,
+    /// The handshake with each origin of a group, by its address (HP-202); empty for an endpoint.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub origins: BTreeMap<String, OriginValidation>,
+}
+
+/// The handshake with one origin of a group.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OriginValidation {
+    /// The secret at the end of the URL that completes it. Not shown by `Debug`.
+    pub token: String,
     /// How far it has come.
     pub state: ValidationState,
+    /// How many requests a minute it takes, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_rate: Option<NonZeroU32>,
+}
+
+impl OriginValidation {
+    /// One that begins.
+    #[must_use]
+    pub const fn new(token: String) -> Self {
+        Self {
+            token,
+            state: ValidationState::Creating,
+            allowed_rate: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for OriginValidation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OriginValidation")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Validation {
@@ -23,7 +61,45 @@ impl Validation {
         Self {
             token,
             state: ValidationState::Creating,
+            origins: BTreeMap::new(),
         }
+    }
+
+    /// One of a group that begins with these origins. If others need not consent, the declaration is in force at once.
+    #[must_use]
+    pub const fn of_group(origins: BTreeMap<String, OriginValidation>, is_in_force: bool) -> Self {
+        Self {
+            token: String::new(),
+            state: if is_in_force {
+                ValidationState::Succeeded
+            } else {
+                ValidationState::Creating
+            },
+            origins,
+        }
+    }
+
+    /// Whether the declaration has to wait for it.
+    #[must_use]
+    pub fn must_wait(&self) -> bool {
+        self.state != ValidationState::Succeeded
+    }
+
+    /// How far a group has come of which none has consented: as far as the one that has come furthest.
+    fn follow_origins(&mut self) {
+        if !self.must_wait() {
+            return;
+        }
+        let states = || self.origins.values().map(|origin| &origin.state);
+        let is_creating = states().any(|state| *state == ValidationState::Creating);
+        let awaits = |state: &&ValidationState| {
+            matches!(state, ValidationState::AwaitingManualAction { .. })
+        };
+        let state = match states().find(awaits).or_else(|| states().next()) {
+            Some(state) if !is_creating => state.clone(),
+            _ => ValidationState::Creating,
+        };
+        self.state = state;
     }
 }
 
@@ -137,6 +213,62 @@ impl ValidationState {
 }
 
 impl Subscription {
+    /// Whether an origin of its group, at this address, has consented to what is in force (HP-202).
+    #[must_use]
+    pub fn has_consent_of(&self, address: &str) -> bool {
+        self.consented.contains(address)
+    }
+
+    /// The handshake with an origin of its group went on, or ended. With the first that consents the declaration is in force.
+    pub(super) fn origin_validated(
+        &mut self,
+        address: &str,
+        state: ValidationState,
+        allowed_rate: Option<NonZeroU32>,
+        next_seq: u64,
+    ) {
+        let Some(validation) = &mut self.validation else {
+            return;
+        };
+        let Some(origin) = validation.origins.get_mut(address) else {
+            return;
+        };
+        let has_consented = state == ValidationState::Succeeded;
+        *origin = OriginValidation {
+            token: std::mem::take(&mut origin.token),
+            state,
+            allowed_rate,
+        };
+        if !has_consented {
+            return validation.follow_origins();
+        }
+        let rates = validation.origins.values();
+        let lowest = rates.filter_map(|origin| origin.allowed_rate).min();
+        if validation.must_wait() {
+            self.consented.clear();
+            self.validated(ValidationState::Succeeded, None, next_seq);
+        }
+        self.consented.insert(address.to_owned());
+        // Whichever origin gets them: none gets more than the one that takes least.
+        self.allowed_rate = lowest;
+    }
+
+    /// Other origins belong to its group, or some that did no longer do.
+    pub(super) fn follow_group(
+        &mut self,
+        added: BTreeMap<String, OriginValidation>,
+        removed: &BTreeSet<String>,
+    ) {
+        let in_force = || Validation::of_group(BTreeMap::new(), true);
+        let validation = self.validation.get_or_insert_with(in_force);
+        validation.origins.extend(added);
+        validation
+            .origins
+            .retain(|address, _| !removed.contains(address));
+        validation.follow_origins();
+        self.consented.retain(|address| !removed.contains(address));
+    }
+
     /// What was declared last, whatever became of it: the update if there is one, else what is in force or was to be.
     #[must_use]
     pub fn newest(&self) -> &SubscriptionSpec {

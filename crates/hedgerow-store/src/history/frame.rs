@@ -72,9 +72,11 @@ impl Head {
 pub(super) fn encode<K: Kept>(record: &K, buffer: &mut Vec<u8>) {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
-    buffer.push(K::VERSION);
+    buffer.push(record.version());
     let taken = std::mem::take(buffer);
-    *buffer = postcard::to_extend(record, taken).expect("writing to memory does not fail");
+    *buffer = record
+        .write(taken)
+        .expect("writing to memory does not fail");
     let length = (buffer.len() - start - FRAME_HEADER_BYTES) as u32;
     let payload = &buffer[start + FRAME_HEADER_BYTES..];
     let crc = checksum(length, payload);
@@ -95,10 +97,7 @@ pub(super) fn decode<K: Kept>(bytes: &[u8]) -> Option<(K, usize)> {
         return None;
     }
     let (version, record) = payload.split_first()?;
-    if *version != K::VERSION {
-        return None;
-    }
-    Some((postcard::from_bytes(record).ok()?, end))
+    Some((K::read(*version, record)?, end))
 }
 
 fn checksum(length: u32, payload: &[u8]) -> u32 {
@@ -123,7 +122,9 @@ mod tests {
     use hedgerow_core::position::{SubscriptionId, TopicId};
 
     use super::*;
-    use crate::history::{HistoryKind, HistoryNext, HistoryRecord, ResponseExcerpt};
+    use crate::history::{
+        HistoryKind, HistoryNext, HistoryRecord, OriginMode, ResponseExcerpt, ToOrigin,
+    };
 
     /// The largest record there is: every text far over its bound, every number at its widest.
     fn huge() -> HistoryRecord {
@@ -150,7 +151,35 @@ mod tests {
                 is_complete: true,
             }),
             next: HistoryNext::Dead(DeadLetterReason::TimeToLiveExceeded),
+            to: Some(std::sync::Arc::new(ToOrigin {
+                group: text().into(),
+                origin: text().into(),
+                address: text().into(),
+                mode: OriginMode::UnknownTier,
+                instead_of: Some(text().into()),
+            })),
         }
+    }
+
+    /// HP-200: what went to an endpoint has the form that it always had, and what went to an origin has one of its own.
+    #[test]
+    fn an_origin_has_a_form_of_its_own() {
+        let mut at_origin = huge();
+        at_origin.bound();
+        let plain = HistoryRecord {
+            to: None,
+            ..at_origin.clone()
+        };
+        let first_form = postcard::to_allocvec(&plain).expect("written");
+        let mut frame = Vec::new();
+        encode(&plain, &mut frame);
+        assert_eq!(frame[FRAME_HEADER_BYTES], 1);
+        assert_eq!(frame[FRAME_HEADER_BYTES + 1..], first_form);
+        assert_eq!(decode(&frame), Some((plain, frame.len())));
+        frame.clear();
+        encode(&at_origin, &mut frame);
+        assert_eq!(frame[FRAME_HEADER_BYTES], 2);
+        assert_eq!(decode(&frame), Some((at_origin, frame.len())));
     }
 
     #[test]

@@ -7,6 +7,10 @@ use serde::de::DeserializeOwned;
 use super::index;
 use super::record::{HistoryRecord, kept_id};
 
+/// The form of a [`HistoryRecord`] of an attempt at one of a group's origins: the first form, and the origin behind it. Other
+/// records are written in the first form, which every server reads.
+const WITH_ORIGIN: u8 = 2;
+
 /// One frame's content.
 pub(super) trait Kept: Serialize + DeserializeOwned {
     /// Where its files are.
@@ -15,6 +19,22 @@ pub(super) trait Kept: Serialize + DeserializeOwned {
     const VERSION: u8;
     /// What a look-up gives.
     type Found;
+
+    /// The version of the form in which this one is stored.
+    fn version(&self) -> u8 {
+        Self::VERSION
+    }
+
+    /// Adds its stored form.
+    fn write(&self, buffer: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        postcard::to_extend(self, buffer)
+    }
+
+    /// Reads the form of this version; `None` if there is no such version, or this is not its form.
+    fn read(version: u8, bytes: &[u8]) -> Option<Self> {
+        let is_known = version == Self::VERSION;
+        is_known.then(|| postcard::from_bytes(bytes).ok()).flatten()
+    }
 
     /// The time by which it is forgotten.
     fn ended(&self) -> Timestamp;
@@ -47,6 +67,36 @@ impl Kept for HistoryRecord {
     const DIRECTORY: &'static str = "history";
     const VERSION: u8 = 1;
     type Found = Self;
+
+    fn version(&self) -> u8 {
+        match self.to {
+            None => Self::VERSION,
+            Some(_) => WITH_ORIGIN,
+        }
+    }
+
+    fn write(&self, buffer: Vec<u8>) -> postcard::Result<Vec<u8>> {
+        let buffer = postcard::to_extend(self, buffer)?;
+        match &self.to {
+            None => Ok(buffer),
+            Some(to) => postcard::to_extend(&**to, buffer),
+        }
+    }
+
+    fn read(version: u8, bytes: &[u8]) -> Option<Self> {
+        match version {
+            Self::VERSION => postcard::from_bytes(bytes).ok(),
+            WITH_ORIGIN => {
+                let (record, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
+                let to = postcard::from_bytes(rest).ok()?;
+                Some(Self {
+                    to: Some(std::sync::Arc::new(to)),
+                    ..record
+                })
+            }
+            _ => None,
+        }
+    }
 
     fn ended(&self) -> Timestamp {
         self.ended

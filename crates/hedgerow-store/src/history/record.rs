@@ -63,7 +63,55 @@ pub struct HistoryRecord {
     pub excerpt: Option<ResponseExcerpt>,
     /// What happened next to the delivery.
     pub next: HistoryNext,
+    /// The origin that it went to; `None` if the destination is no group, or there was no attempt. It stands behind all the rest
+    /// in the stored form, and only where there is one.
+    #[serde(skip)]
+    pub to: Option<Arc<ToOrigin>>,
 }
+
+/// To which origin of a group an attempt went, and why (HP-200).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToOrigin {
+    /// The group's name.
+    pub group: Arc<str>,
+    /// The origin's name.
+    pub origin: Arc<str>,
+    /// Its address: scheme, host and port.
+    pub address: Arc<str>,
+    /// How it was chosen.
+    pub mode: OriginMode,
+    /// The origin that failed before for the same event, and that this one was preferred to.
+    pub instead_of: Option<Arc<str>>,
+}
+
+/// How an origin was chosen (HP-208). New ones are added at the end: their numbers stand on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OriginMode {
+    /// Among the healthy ones.
+    Normal,
+    /// It is the only enabled one.
+    Single,
+    /// None is healthy, some are unknown.
+    UnknownTier,
+    /// All are unhealthy.
+    FailOpen,
+}
+
+impl OriginMode {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Single => "single",
+            Self::UnknownTier => "unknown_tier",
+            Self::FailOpen => "fail_open",
+        }
+    }
+}
+
+/// Bytes of each text of a [`ToOrigin`] that are kept: names, and hosts of usual length.
+pub const ORIGIN_TEXT_BYTES_MAX: usize = 128;
 
 /// What a [`HistoryRecord`] tells of. New kinds are added at the end: their numbers stand on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,6 +197,13 @@ impl HistoryRecord {
         }
         if let Some(excerpt) = &mut self.excerpt {
             cut(&mut excerpt.text, EXCERPT_BYTES_MAX);
+        }
+        if let Some(to) = &mut self.to {
+            let to = Arc::make_mut(to);
+            let texts = [&mut to.group, &mut to.origin, &mut to.address];
+            for text in texts.into_iter().chain(&mut to.instead_of) {
+                cut_name(text, ORIGIN_TEXT_BYTES_MAX);
+            }
         }
     }
 

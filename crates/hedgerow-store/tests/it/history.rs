@@ -55,6 +55,7 @@ fn options() -> HistoryOptions {
 fn record(event_id: &str, attempt: u16, ended: Timestamp) -> HistoryRecord {
     HistoryRecord {
         kind: HistoryKind::Attempt,
+        to: None,
         event_id: event_id.to_owned(),
         topic: TopicId(1),
         topic_name: "orders".into(),
@@ -274,6 +275,7 @@ fn one_id_among_many_is_found_with_few_reads() {
         let of_event = |number: u64| HistoryRecord {
             seq: number,
             excerpt: None,
+            to: None,
             next: HistoryNext::Delivered,
             ..record(&id(number), 1, clock.now())
         };

@@ -173,6 +173,7 @@ mod tests {
             ended: NOW,
             duration: Duration::from_millis(3),
             is_late: false,
+            to: None,
             next: NoteNext::Delivered,
         }
     }
