@@ -158,7 +158,7 @@ impl Api {
     pub async fn healthy_origins(&mut self, name: &str) -> Result<usize, String> {
         let path = format!("/api/v1/origin-groups/{name}/status");
         let status = self.call(Method::GET, &path, None).await?;
-        let origins = status["origins"].as_array();
+        let origins = status["status"]["origins"].as_array();
         let healthy = origins
             .into_iter()
             .flatten()
