@@ -121,6 +121,8 @@ pub enum Command {
         new_topic: Option<TopicSpec>,
         /// Whether its domain topic is declared before the subscription.
         has_new_domain_topic: bool,
+        /// Whether the origin group that it delivers to is.
+        has_new_group: bool,
         /// Its name.
         name: SubscriptionName,
         /// What the user asks for.

@@ -13,19 +13,27 @@ use super::Engine;
 use crate::command::CommandError;
 use crate::plan::{endpoint, path_of_group, tls_demands};
 
+/// What is declared before a subscription, and is not there yet.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Beside<'d> {
+    pub topic: Option<&'d TopicSpec>,
+    pub has_domain_topic: bool,
+    /// Its origin group, which is judged by itself.
+    pub has_group: bool,
+}
+
 impl Engine {
-    /// Judges a subscription as its declaration would, of a topic that is there or that is declared before it, as
-    /// `new_topic`.
+    /// Judges a subscription as its declaration would, of what is there, or is declared before it.
     pub(super) fn check_subscription(
         &self,
         topic: &str,
-        new_topic: Option<&TopicSpec>,
-        has_new_domain_topic: bool,
+        beside: Beside<'_>,
         name: &SubscriptionName,
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
+        let has_new_domain_topic = beside.has_domain_topic;
         let built_in = self.lacks_built_in(topic).then(TopicSpec::of_dead_letters);
-        let new_topic = built_in.as_ref().or(new_topic);
+        let new_topic = built_in.as_ref().or(beside.topic);
         let (input, existing) = match (self.source_named(topic), new_topic) {
             (Ok((found, domain_topic)), _) => {
                 let of = domain_topic.as_ref();
@@ -46,7 +54,10 @@ impl Engine {
             }
             (Err(error), None) => return Err(error),
         };
-        self.judge(input, existing, spec)
+        if !beside.has_group {
+            self.judge_endpoint(spec)?;
+        }
+        self.judge_all_but_endpoint(input, existing, spec)
     }
 
     /// Judges a declaration for a topic whose events come in `input`, in place of `existing` if it is there.
@@ -57,6 +68,15 @@ impl Engine {
         spec: &SubscriptionSpec,
     ) -> Result<(), CommandError> {
         self.judge_endpoint(spec)?;
+        self.judge_all_but_endpoint(input, existing, spec)
+    }
+
+    fn judge_all_but_endpoint(
+        &self,
+        input: InputSchema,
+        existing: Option<&Subscription>,
+        spec: &SubscriptionSpec,
+    ) -> Result<(), CommandError> {
         if spec.is_expired(self.now()) {
             let (field, message) = (
                 "expirationTimeUtc".to_owned(),

@@ -10,6 +10,7 @@ use hedgerow_store::catalog::{Change, Subscription};
 use hedgerow_store::record::{CatalogChange, Record};
 
 use super::Engine;
+use super::checks::Beside;
 use super::topics::with_new_key;
 use super::validations::Conclusion;
 use crate::command::{Answer, Command, CommandError, EndedHold, SubscriptionInfo};
@@ -85,13 +86,17 @@ impl Engine {
                 topic,
                 new_topic,
                 has_new_domain_topic,
+                has_new_group,
                 name,
                 spec,
                 answer,
             } => {
-                let new_topic = new_topic.as_ref();
-                let judged =
-                    self.check_subscription(&topic, new_topic, has_new_domain_topic, &name, &spec);
+                let beside = Beside {
+                    topic: new_topic.as_ref(),
+                    has_domain_topic: has_new_domain_topic,
+                    has_group: has_new_group,
+                };
+                let judged = self.check_subscription(&topic, beside, &name, &spec);
                 reply(answer, judged);
             }
             Command::DomainTopic {

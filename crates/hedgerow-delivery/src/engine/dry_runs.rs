@@ -9,6 +9,7 @@ use hedgerow_store::catalog::Subscription;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Engine;
+use super::checks::Beside;
 use super::declarations::reply;
 use super::handshakes::Asked;
 use super::validations::new_token;
@@ -103,7 +104,7 @@ impl Engine {
             spec,
             origin,
         } = query;
-        self.check_subscription(topic, None, false, name, spec)?;
+        self.check_subscription(topic, Beside::default(), name, spec)?;
         let settings = ValidationSettings {
             // Whoever asks can ask again, and is waiting.
             tries_max: 1,

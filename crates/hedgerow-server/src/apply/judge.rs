@@ -495,6 +495,7 @@ async fn ask(
             topic: subscription.topic.clone(),
             new_topic: new_topic.map(|topic| topic.spec.clone()),
             has_new_domain_topic: new_topic.is_some_and(is_new),
+            has_new_group: has_new_group(plan, &subscription.spec),
             name: subscription.name.clone(),
             spec: subscription.spec.clone(),
             answer,
@@ -510,6 +511,12 @@ async fn ask(
         }
     }
     Ok(())
+}
+
+/// Whether the group that a subscription delivers to is declared before it.
+fn has_new_group(plan: &Plan, spec: &SubscriptionSpec) -> bool {
+    let group = spec.destination.origin_group();
+    group.is_some_and(|name| plan.groups.iter().any(|planned| planned.name == *name))
 }
 
 /// An engine that was there and does not answer any more ends: for good, or for another.

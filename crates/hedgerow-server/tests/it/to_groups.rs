@@ -115,3 +115,40 @@ async fn without_an_origin_events_wait() {
     assert_eq!(attempts[0]["origin"]["mode"], "single");
     server.stop_and_wait().await;
 }
+
+/// A group, and a subscription to it, from one file.
+#[tokio::test]
+async fn a_group_and_a_subscription_to_it_are_declared_together() {
+    let (a, b) = (Origin::start().await, Origin::start().await);
+    let server = TestServer::start_with(|config| {
+        config.engine.validation.is_enabled = false;
+    })
+    .await;
+    let mut group = quick(&[a.declared("a"), b.declared("b")]);
+    group["name"] = json!("receivers");
+    let to = |group: &str| {
+        json!([{ "topic": "orders", "name": "billing", "destination": {
+            "endpointType": "OriginGroup", "properties": { "originGroup": group, "path": "/hook", "protocol": "http" },
+        }}])
+    };
+    let file = |group_named: &str| json!({ "topics": [{ "name": "orders" }], "originGroups": [group], "eventSubscriptions": to(group_named) });
+    let refused = server.admin("POST", "/api/v1/apply", file("others")).await;
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert!(
+        refused.text().contains("there is no origin group"),
+        "{}",
+        refused.text()
+    );
+    let applied = server
+        .admin("POST", "/api/v1/apply", file("Receivers"))
+        .await;
+    assert_eq!(applied.status, 200, "{}", applied.text());
+    let keys = server
+        .admin("POST", "/api/v1/topics/orders/listKeys", Value::Null)
+        .await
+        .json();
+    let key = keys["key1"].as_str().unwrap();
+    assert_eq!(server.publish("orders", key, event("1")).await.status, 200);
+    assert_eq!(attempts(&server, "1").await.len(), 1);
+    server.stop_and_wait().await;
+}
