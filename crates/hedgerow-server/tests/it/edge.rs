@@ -618,3 +618,76 @@ async fn large_bodies_pass_as_they_come() {
     drop(stream);
     server.stop_and_wait().await;
 }
+
+/// HP-172 to HP-174, HP-192: an origin is killed under load: no client of `GET` sees an error, and once probes have found out, which
+/// failed requests hasten, nothing goes to the dead one any more.
+#[tokio::test]
+async fn a_killed_origin_is_noticed_by_no_client() {
+    let data = tempfile::tempdir().unwrap();
+    let mut config = crate::support::config(data.path());
+    config.edge.listen = Some("127.0.0.1:0".parse().unwrap());
+    // Intervals of seconds are over in moments.
+    let options = hedgerow_server::ServerOptions {
+        speed: std::num::NonZeroU32::new(20),
+        ..hedgerow_server::ServerOptions::default()
+    };
+    let server = TestServer::run(config, options).await;
+    let mut origins = [
+        crate::origins::Origin::start().await,
+        crate::origins::Origin::start().await,
+        crate::origins::Origin::start().await,
+    ];
+    let declared: Vec<Value> = ["a", "b", "c"]
+        .iter()
+        .zip(&origins)
+        .map(|(name, origin)| origin.declared(name))
+        .collect();
+    let group = json!({
+        "probe": { "interval_s": 5, "timeout_s": 2 },
+        "load_balancing": { "sample_size": 3, "successful_samples_required": 2 },
+        "origins": declared,
+    });
+    declare(&server, "shop", group).await;
+    healthy(&server, 3).await;
+    let route =
+        json!({ "hosts": ["shop.example"], "origin_group": "shop", "forwarding_protocol": "http" });
+    server.admin("PUT", "/api/v1/routes/all", route).await;
+    let request = b"GET /x HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n";
+    let get = async || ask(&server, request).await;
+    until("a route that is served", get, |answer| {
+        answer.starts_with("HTTP/1.1 200 ")
+    })
+    .await;
+    let load = async |count: usize| {
+        for _ in 0..count {
+            let answer = get().await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    };
+    // So many that a third of those to come may be asked again (HP-174).
+    load(400).await;
+    origins[0].kill().await;
+    let states = async || {
+        load(10).await;
+        let told = server.admin("GET", &status_path("shop"), Value::Null).await;
+        told.json()["status"]["origins"][0]["state"].clone()
+    };
+    until("an origin that is out", states, |state| {
+        *state == "unhealthy"
+    })
+    .await;
+    let retries = async || {
+        let told = server.admin("GET", "/metrics", Value::Null).await;
+        let told = told.text().to_owned();
+        let mut lines = told.lines();
+        let line = lines.find(|line| line.starts_with("hedgerow_edge_retries_total"));
+        line.unwrap_or_default().to_owned()
+    };
+    // Those that had been sent there are over.
+    load(1).await;
+    let before = retries().await;
+    assert!(before.contains("shop"), "it was asked, and others after it");
+    load(50).await;
+    assert_eq!(retries().await, before, "nothing goes there any more");
+    server.stop_and_wait().await;
+}
