@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hedgerow_io::http::Connection;
 use hedgerow_origin::outcome::{Met, Reason, Response};
 use hedgerow_origin::selector::Choice;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::affinity;
 use crate::attempts::Failed;
@@ -170,12 +170,8 @@ impl Answering<'_> {
         );
         let (is_sent, has_begun) = (AtomicBool::new(false), AtomicBool::new(false));
         let down = async {
-            // Before the request has been sent the client's own pauses count.
-            let patience = options
-                .response_timeout
-                .saturating_add(options.request_timeout);
-            let asked = self.asked();
-            let read = upstream::read_head(&mut origin_read, reader, response, asked, patience);
+            let (asked, pause) = (self.asked(), upstream::NO_DEADLINE);
+            let read = upstream::read_head(&mut origin_read, reader, response, asked, pause);
             read.await.map_err(Failed::Broken)?;
             has_begun.store(true, Ordering::Relaxed);
             self.note(response);
@@ -194,6 +190,8 @@ impl Answering<'_> {
         };
         let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
         let mut is_uploading = true;
+        // The response has its time from when the request was sent, however long that took.
+        let mut due = Instant::now() + upstream::NO_DEADLINE;
         loop {
             tokio::select! {
                 biased;
@@ -202,6 +200,7 @@ impl Answering<'_> {
                 }
                 sent = &mut up, if is_uploading => {
                     is_uploading = false;
+                    due = Instant::now() + options.response_timeout;
                     match sent {
                         Ok(()) => is_sent.store(true, Ordering::Relaxed),
                         // It may have answered without reading all.
@@ -211,6 +210,12 @@ impl Answering<'_> {
                         }
                         Err(not_sent) => return Err(Failed::Client(not_sent)),
                     }
+                }
+                () = sleep_until(due), if !is_uploading && !has_begun.load(Ordering::Relaxed) => {
+                    return Err(Failed::Broken(Broken {
+                        reason: Reason::Timeout,
+                        is_silent: true,
+                    }));
                 }
             }
         }

@@ -436,7 +436,9 @@ impl Forwarding<'_> {
                     allowance.take(data.len())?;
                     let mut piece = Vec::with_capacity(data.len() + 16);
                     upstream::add_piece(&mut piece, &data, is_chunked);
-                    let sent = upstream::send(&mut write, &piece).await;
+                    let pause = shared.options.request_timeout;
+                    let sent = timeout(pause, upstream::send(&mut write, &piece)).await;
+                    let sent = sent.map_err(|_| NotSent::Origin)?;
                     sent.map_err(|_| NotSent::Origin)?;
                 }
                 let end: &[u8] = if is_chunked {
@@ -454,21 +456,25 @@ impl Forwarding<'_> {
             }
             let _ = tell.send(sent);
         });
-        let patience = options
-            .response_timeout
-            .saturating_add(options.request_timeout);
+        let patience = upstream::NO_DEADLINE;
         let reading = upstream::read_head(&mut read, &mut reader, head, self.asked(), patience);
-        let not_sent = async {
+        let no_answer = async {
             match told.await {
-                Ok(Err(not_sent)) if not_sent != NotSent::Origin => not_sent,
-                // Its answer is waited for.
-                _ => std::future::pending().await,
+                Ok(Err(not_sent)) if not_sent != NotSent::Origin => Failed::Client(not_sent),
+                // Its answer has its time from now on.
+                _ => {
+                    tokio::time::sleep(options.response_timeout).await;
+                    Failed::Broken(Broken {
+                        reason: Reason::Timeout,
+                        is_silent: true,
+                    })
+                }
             }
         };
         tokio::select! {
             biased;
             read = reading => read.map_err(Failed::Broken)?,
-            not_sent = not_sent => return Err(Failed::Client(not_sent)),
+            no_answer = no_answer => return Err(no_answer),
         }
         Ok(Rest::Comes(reader, Box::new(read)))
     }

@@ -16,6 +16,9 @@ use crate::response::{Asked, HeadRead, ResponseHead, ResponseReader};
 /// What ends a body that is sent in chunks.
 pub(crate) const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
+/// For a response whose request is still being sent: how long that takes is no matter of the response.
+pub(crate) const NO_DEADLINE: Duration = Duration::from_secs(365 * 86_400);
+
 /// Why there is no head of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Broken {
@@ -246,7 +249,11 @@ pub(crate) async fn upload(
         if is_chunked && matches!(stopped, Stopped::End) {
             out.extend_from_slice(LAST_CHUNK);
         }
-        send(write, out).await.map_err(|_| NotSent::Origin)?;
+        match timeout(pause, send(write, out)).await {
+            Ok(Ok(())) => {}
+            // It takes nothing, or is gone.
+            Ok(Err(_)) | Err(_) => return Err(NotSent::Origin),
+        }
         out.clear();
         match stopped {
             Stopped::Full => {}

@@ -691,3 +691,28 @@ async fn a_killed_origin_is_noticed_by_no_client() {
     assert_eq!(retries().await, before, "nothing goes there any more");
     server.stop_and_wait().await;
 }
+
+/// HP-170, HP-185: how long a request takes to be sent is no matter of the response: it has its time from then on.
+#[tokio::test]
+async fn a_long_upload_is_no_late_answer() {
+    let origin = RawOrigin::start(Meets::Echo).await;
+    let server = start(&[&origin], |config| {
+        config.edge.response_timeout = Duration::from_secs(1);
+        config.edge.request_timeout = Duration::from_secs(5);
+    })
+    .await;
+    let mut stream = TcpStream::connect(edge(&server)).await.unwrap();
+    let head = b"POST / HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    stream.write_all(head).await.unwrap();
+    // Longer than the time for the response, and than both together.
+    for _ in 0..70 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stream.write_all(b"1\r\nx\r\n").await.unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    patiently("an answer", read).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    server.stop_and_wait().await;
+}
