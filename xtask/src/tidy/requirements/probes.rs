@@ -3,10 +3,10 @@
 use crate::tidy::requirements::Specification;
 
 const CLIENT: &str = "the publisher client is not built";
-const EDGE: &str = "requests are not forwarded yet";
-const PROBER: &str = "probes are not sent yet";
+const EDGE: &str = "the edge is there, and no test names it yet";
+const PROBER: &str = "the prober is there, and no test names it yet";
 const GUIDE: &str = "a rule for the guide";
-const MEASURED: &str = "measured by `cargo xtask bench`";
+const MEASURED: &str = "not measured yet: the benchmark has no row for it";
 
 /// HP-001 to HP-209.
 pub const PROBES: Specification = Specification {
